@@ -5,23 +5,23 @@ import { nextTurn } from "../kernel/turns.ts";
 import type { Bus } from "./contract.ts";
 
 const OWNERS_MAX = 100_000;
-/** How long an instance that has just started, or has missed messages, waits for what the others know. */
+/** How long an instance that has just started, or has missed messages, waits for the facts of the others. */
 const LEARNING_MS = 1_000;
 const WAITING_MAX = 10_000;
-const TOLD_AT_ONCE = 500;
+const FACTS_PER_MESSAGE = 500;
 
 const ASKED = "channel-owners-asked";
-const TOLD = "channel-owners-told";
+const FACTS = "channel-owners-told";
 
 interface ChannelFacts {
   opener?: SignedIn;
-  /** The user of a channel that nobody opened: who pushed into it first. */
+  /** The user who pushed first into a channel that nobody opened. */
   claimedBy?: string;
-  /** It can be read only by someone who is signed in. */
+  /** Only signed-in users may read it. */
   isClosed?: true;
 }
 
-/** Tracks who owns each notification channel, across instances. Until the others have answered, an unknown one is not ours. */
+/** Tracks who owns each notification channel, across instances. */
 export class ChannelOwners {
   readonly #known = new BoundedMap<string, ChannelFacts>(OWNERS_MAX);
   #waiting: (() => void)[] = [];
@@ -30,32 +30,32 @@ export class ChannelOwners {
   constructor(readonly options: { bus: Bus; clock: Clock; instance: string }) {
     const { bus, instance } = options;
     if (!bus.shared) return;
-    bus.subscribe(TOLD, (message) => {
+    bus.subscribe(FACTS, (message) => {
       for (const [sessionId, facts] of JSON.parse(message) as [string, ChannelFacts][])
         this.#learn(sessionId, facts);
     });
     bus.subscribe(ASKED, (from) => {
-      if (from !== instance) void this.#tellAll();
+      if (from !== instance) void this.#publishAll();
     });
     bus.onGap(() => this.#ask());
     this.#ask();
   }
 
-  /** Opened somewhere; the hub tells the others. */
+  /** Opened on any instance; the hub informs the others. */
   opened(sessionId: string, opener: SignedIn): void {
     this.#learn(sessionId, { opener });
   }
 
-  /** A claim keeps nobody from reading: it could be laid on a channel that is someone else's by its name, such as a key's. */
+  /** A claim keeps nobody from reading: users could claim a channel that is named after another user's key. */
   claim(sessionId: string, userId: string): void {
-    this.#say(sessionId, { claimedBy: userId });
+    this.#add(sessionId, { claimedBy: userId });
   }
 
   close(sessionId: string): void {
-    this.#say(sessionId, { isClosed: true });
+    this.#add(sessionId, { isClosed: true });
   }
 
-  /** Its opener; what else is known of it stays. */
+  /** Forgets the opener; other facts stay. */
   forget(sessionId: string): void {
     const { opener: _, ...rest } = this.#known.get(sessionId) ?? {};
     if (rest.claimedBy || rest.isClosed) this.#known.set(sessionId, rest);
@@ -77,12 +77,12 @@ export class ChannelOwners {
     return opener === undefined || opener.userId === userId;
   }
 
-  /** Whether what is known of the channel can be relied on. */
+  /** False while other instances may know an owner of the channel that this one does not. */
   isSure(sessionId: string): boolean {
     return this.#endLearning === null || this.openerOf(sessionId) !== null;
   }
 
-  /** Runs it once the other instances have been heard; never, when too many wait. */
+  /** Calls `run` once the other instances have answered, or never if too many are waiting. */
   whenSure(run: () => void): void {
     if (this.#waiting.length < WAITING_MAX) this.#waiting.push(run);
   }
@@ -95,7 +95,7 @@ export class ChannelOwners {
   #ask(): void {
     const { bus, clock, instance } = this.options;
     this.#endLearning?.();
-    // Asked once the answers can be heard.
+    // Answers can arrive only once the subscription is active.
     bus.ready().then(
       () => bus.publish(ASKED, instance),
       () => {},
@@ -106,29 +106,27 @@ export class ChannelOwners {
     });
   }
 
-  #learn(sessionId: string, told: ChannelFacts): void {
+  #learn(sessionId: string, facts: ChannelFacts): void {
     const known = this.#known.get(sessionId);
-    this.#known.set(sessionId, {
-      ...known,
-      ...told,
-      ...(known?.claimedBy && { claimedBy: known.claimedBy }),
-    });
+    // The first claim counts.
+    const claim = known?.claimedBy && { claimedBy: known.claimedBy };
+    this.#known.set(sessionId, { ...known, ...facts, ...claim });
   }
 
-  #say(sessionId: string, facts: ChannelFacts): void {
+  #add(sessionId: string, facts: ChannelFacts): void {
     this.#learn(sessionId, facts);
-    this.#tell([[sessionId, facts]]);
+    this.#publish([[sessionId, facts]]);
   }
 
-  #tell(told: readonly [string, ChannelFacts][]): void {
-    if (this.options.bus.shared) this.options.bus.publish(TOLD, JSON.stringify(told));
+  #publish(facts: readonly [string, ChannelFacts][]): void {
+    if (this.options.bus.shared) this.options.bus.publish(FACTS, JSON.stringify(facts));
   }
 
-  /** In parts, so that nothing else waits for all of it. */
-  async #tellAll(): Promise<void> {
-    const all = [...this.#known.entries()];
-    for (let at = 0; at < all.length; at += TOLD_AT_ONCE) {
-      this.#tell(all.slice(at, at + TOLD_AT_ONCE));
+  /** In parts, so that nothing else waits long. */
+  async #publishAll(): Promise<void> {
+    const all = [...this.#known];
+    for (let at = 0; at < all.length; at += FACTS_PER_MESSAGE) {
+      this.#publish(all.slice(at, at + FACTS_PER_MESSAGE));
       await nextTurn();
     }
   }

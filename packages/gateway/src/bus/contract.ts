@@ -3,45 +3,45 @@ import type { SignedIn } from "../kernel/context.ts";
 import { type ErrorName, fail, toServiceError } from "../kernel/errors.ts";
 import type { NotificationDefinition } from "../kernel/method.ts";
 
-/** What instances tell each other: in process, over Redis, or over the supervisor's socket. At most once, in order per publisher. */
+/** Messages between instances, delivered at most once and in order per publisher: in process, over Redis or a supervisor. */
 export interface Bus {
-  /** Whether other instances may be there at all. */
+  /** Whether there may be other instances. */
   readonly shared: boolean;
-  /** False while messages from other instances do not arrive; caches then expire within about a second. */
+  /** False while other instances cannot be reached; caches then expire within about a second. */
   readonly connected: boolean;
   publish(topic: string, message: string): void;
   subscribe(topic: string, receive: Receive): Subscription;
-  /** Resolves when this process has done what it was told so far. */
+  /** Resolves when this process has handled all messages so far. */
   done(): Promise<unknown>;
   /** Resolves when every current subscription is active on the shared bus. */
   ready(): Promise<void>;
-  /** How many instances are subscribed, this one included; 1 while the others cannot be reached. */
+  /** How many instances are subscribed, including this one; 1 while the others cannot be reached. */
   listenerCount(topic: string): Promise<number>;
-  /** Messages may have been missed: caches that depend on them must be cleared. */
+  /** `forget` must clear caches that depend on messages: some may have been missed. */
   onGap(forget: () => void): void;
   close(): Promise<void>;
 }
 
-/** What it returns resolves when the process knows what it was told. */
+/** A returned promise resolves when the message has been handled. */
 export type Receive = (message: string) => unknown;
 
 export interface Subscription {
   (): void;
-  /** Resolves when messages of every instance arrive. */
+  /** Resolves when messages of all instances arrive. */
   ready: Promise<void>;
 }
 
 export interface Requests {
-  /** Null when nobody answered in time. Requests on one topic arrive in the order in which they were sent. */
+  /** Null if nobody answers in time. Requests on one topic arrive in the order in which they were sent. */
   ask(topic: string, question: string, timeoutMs: number): Promise<string | null>;
-  /** The answers of every instance that serves the topic, this one included, as far as they come in time. */
+  /** The answers that come in time from the instances that serve the topic, including this one. */
   askAll(topic: string, question: string, timeoutMs: number): Promise<string[]>;
-  /** Resolves when every instance has done what this one has told it before, or after this time. */
+  /** Resolves when all instances have handled this one's earlier messages, or after this time. */
   allDone(timeoutMs: number): Promise<unknown>;
   serve(topic: string, answer: (question: string) => string | Promise<string>): Subscription;
 }
 
-/** What the instance that serves the topic answers, or the refusal it threw; null when none answers in time. */
+/** The answer of the instance that serves the topic; throws its refusal. Null if none answers in time. */
 export async function callInstance(
   requests: Requests | null,
   topic: string,
@@ -59,7 +59,7 @@ interface CallAnswer {
   refusal?: { kind: ErrorName; message: string };
 }
 
-/** Answers such calls with what `work` returns, or refuses as it does. */
+/** Answers `callInstance` with the result of `work`, or the error it throws. */
 export const serveCalls = (
   requests: Requests,
   topic: string,
@@ -76,10 +76,10 @@ export const serveCalls = (
     return JSON.stringify(answer);
   });
 
-/** Checks what goes on for a key, user or group again; for null, everything. */
+/** Checks the rights behind running work of a key, user or group; for null, of everyone. */
 export type Recheck = (id: string | null) => Promise<void>;
 
-/** Tells when rights may have been taken away, so that what goes on because of them can end. */
+/** Calls back when rights may have been revoked. */
 export interface Revocations {
   onChange(recheck: Recheck): void;
 }
@@ -91,28 +91,28 @@ export interface RateLimit {
   windowMs: number;
 }
 
-/** A limit that had no room: which of those asked for, and the milliseconds after which the next hit may be. */
+/** A full limit: its index, and the milliseconds until the next hit is allowed. */
 export interface Exceeded {
   at: number;
   waitMs: number;
 }
 
-/** An amount of money and of tokens, in whole numbers; an unused measure is 0. */
+/** An amount of money and of tokens, as whole numbers; an unused measure is 0. */
 export interface Quantity {
   money: number;
   tokens: number;
 }
 
-/** Not `Infinity`, which JSON does not have. */
+/** JSON has no `Infinity`. */
 export const NO_LIMIT = Number.MAX_VALUE;
 
-/** What has been spent, as last read from the database. Instances learn of it at different times. */
+/** What has been spent, as last read from the database. Instances read it at different times. */
 export interface Spent extends Quantity {
-  /** Grows with every change, so that of two the newer one is known. */
+  /** Grows with every change, to find the newer of two. */
   version: number;
 }
 
-/** What a grant takes: `fixed`, and `perUnit` for each unit. Need not be whole numbers; what is reserved is rounded up. */
+/** The cost of a grant. Need not be whole numbers; reservations are rounded up. */
 export interface Cost {
   fixed: Quantity;
   perUnit: Quantity;
@@ -120,12 +120,11 @@ export interface Cost {
 
 export interface Purse {
   name: string;
-  /** `NO_LIMIT` where there is none. */
   limit: Quantity;
   spent: Spent;
   /** Null: the whole grant must fit. Otherwise it may exceed what is left by this many units. */
   unitsBeyond: number | null;
-  /** What the grant takes from this purse, where that is counted otherwise: dollars beside points. */
+  /** The cost in this purse's currency, if that differs from the grant's: dollars instead of points. */
   cost?: Cost;
 }
 
@@ -137,16 +136,16 @@ export interface Asking extends Cost {
   unitsMax: number;
 }
 
-/** Floating-point products can land just above the intended whole number; that must not round up. */
+/** Floating-point products just above a whole number must not be rounded up. */
 export const HAIR = 0.001;
 
-/** What is reserved for a grant of this many units: whole numbers, so that sums stay exact. */
+/** The reservation for a grant of this many units, as whole numbers, so that sums stay exact. */
 export const grantedAmount = ({ fixed, perUnit }: Cost, units: number): Quantity => ({
   money: Math.ceil(fixed.money + units * perUnit.money - HAIR),
   tokens: Math.ceil(fixed.tokens + units * perUnit.tokens - HAIR),
 });
 
-/** One change of what is reserved on a name, and what its database row has become, where that is known. */
+/** A change of the reservation on a name; `spent` is its new database row, if known. */
 export interface ReservedChange {
   name: string;
   amount: Quantity;
@@ -156,7 +155,7 @@ export interface ReservedChange {
 /** What `grant` returns when nothing was reserved. */
 export const REFUSED = -1;
 
-/** As many units of a grant as fit every purse, of which `leftIn` says what is left; or `REFUSED`. */
+/** The most units of a grant that fit into every purse, where `leftIn` returns what is left in one; or `REFUSED`. */
 export function unitsThatFit(asking: Asking, leftIn: (purse: Purse) => Quantity): number {
   let units = asking.unitsMax;
   for (const purse of asking.purses) {
@@ -184,25 +183,25 @@ function unitsIn(
   return perUnit[measure] > 0 ? Math.floor(room / perUnit[measure]) : Number.POSITIVE_INFINITY;
 }
 
-/** Rate limits and reservations over all instances. One turn's asks are decided together; unreachable: decides alone. */
+/** Rate limits and reservations over all instances; while these cannot be reached, of this one alone. */
 export interface Counter {
-  /** Counts one hit on each limit up to the first that is full; those before it stay counted. Null: all had room. */
+  /** Counts a hit on each limit up to the first full one; those before it stay counted. Null: none is full. */
   hit(limits: readonly RateLimit[]): Promise<Exceeded | null>;
-  /** Reserves as many units as fit every purse, on all names or none; `REFUSED` when fewer than `unitsMin`. */
+  /** Reserves as many units as fit into every purse, on all names or none; `REFUSED` if fewer than `unitsMin` fit. */
   grant(asking: Asking): Promise<number>;
   /** Reserves more, or releases (a negative amount), without checking limits. */
   change(changes: readonly ReservedChange[]): void;
 }
 
-/** One session's channel, as the code that emits on it sees it. */
+/** The emitting side of a session's channel. */
 export interface EventStream {
   readonly sessionId: string;
-  /** Held until a subscriber connects, at most for the grace period. */
+  /** Held until a subscriber connects, at most for a grace period. */
   emit<Definition extends NotificationDefinition>(
     definition: Definition,
     params: z.input<Definition["params"]>,
   ): void;
-  /** Resolves when someone listens, or after that grace period. */
+  /** Resolves when someone has subscribed, or after the grace period. */
   whenHeard(): Promise<void>;
   /** Called when the owner cancels the work behind this stream. */
   onStop(run: () => void): void;
@@ -211,18 +210,18 @@ export interface EventStream {
 }
 
 export interface Subscriber {
-  /** Receives one complete JSON text and its id. Returning false means: no more until it calls `resume`. */
+  /** Takes one JSON text and its id. Returns false to get no more until it calls `resume`. */
   deliver(json: string, id: string): boolean;
-  /** It fell too far behind and is cut off. */
+  /** Called when it fell too far behind and gets no more. */
   closed(): void;
 }
 
 export interface EventReader {
-  /** The id of what came just before; null when that is not known. */
+  /** The id of the notification before the next one; null if it is not known. */
   readonly lastId: string | null;
-  /** The subscriber can take notifications. Nothing is delivered, and nobody counts as listening, before the first call. */
+  /** The subscriber is ready. Before the first call nothing is delivered, and it does not count as subscribed. */
   resume(): void;
-  /** Delivers what is there, whether the subscriber can take it or not, and leaves. */
+  /** Delivers everything, even if the subscriber is not ready, and leaves. */
   finish(): void;
   leave(): void;
 }
@@ -230,39 +229,39 @@ export interface EventReader {
 export interface SubscribeOptions {
   sessionId: string;
   userId: string | null;
-  /** The last notification it has had, if it comes back: it gets what was kept since, or everything if that is unknown. */
+  /** For reconnecting: the last notification it got. It gets those since, or all that are kept if the id is unknown. */
   lastId?: string | null;
   subscriber: Subscriber;
 }
 
 export const SESSION_ID_LENGTH_MAX = 64;
 
-/** Notification channels by session id. Ids are capabilities: knowing one is the right to listen to it. */
+/** Notification channels by session id. Whoever knows an id may subscribe to it. */
 export interface EventHub {
-  /** Opens a channel that belongs to the opener; its id is made here unless the caller has one. */
+  /** Opens a channel that belongs to the opener, with a new id unless one is given. */
   open(opener: SignedIn, sessionId?: string): EventStream;
-  /** Whose session it is, with the sign-in that opened it, or by pushing into it first; null when it is nobody's. */
+  /** The owner of the session: who opened it, or pushed into it first; null if there is none. */
   openerOf(sessionId: string): SignedIn | null;
-  /** From now on, on every instance, the session can be subscribed to only by someone who is signed in. */
+  /** From now on, on all instances, only signed-in users can subscribe to the session. */
   closeToStrangers(sessionId: string): void;
-  /** Sends one JSON text to the session's subscribers; a session just opened holds it for the grace period. */
+  /** Sends one JSON text to the session's subscribers; a session that was just opened holds it for the grace period. */
   push(sessionId: string, json: string): void;
-  /** The same on behalf of a user, or of nobody: reaches that user's readers, and an unclaimed session becomes the user's. */
+  /** The same on behalf of a user or a stranger: reaches that user's readers, and claims a session without an owner. */
   pushAs(userId: string | null, sessionId: string, json: string): void;
   notify<Definition extends NotificationDefinition>(
     sessionId: string,
     definition: Definition,
     params: z.input<Definition["params"]>,
   ): void;
-  /** The same, only for those who have subscribed as this user. */
+  /** The same, only to subscribers who are this user. */
   notifyUser<Definition extends NotificationDefinition>(
     userId: string,
     sessionId: string,
     definition: Definition,
     params: z.input<Definition["params"]>,
   ): void;
-  /** Asks what `userId` opened the session for to stop, whichever instance runs it. Nothing happens to one that is over. */
+  /** Stops the work behind a session of `userId`, on whichever instance it runs. */
   stop(sessionId: string, userId: string): void;
-  /** Null when the session belongs to someone other than `userId`, is closed to strangers, or has too many subscribers. */
+  /** Null if the session belongs to another user, is closed to strangers, or has too many subscribers. */
   subscribe(options: SubscribeOptions): EventReader | null;
 }

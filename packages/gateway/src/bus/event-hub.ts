@@ -3,20 +3,27 @@ import type { SignedIn } from "../kernel/context.ts";
 import type { Ids } from "../kernel/ids.ts";
 import { ChannelOwners } from "./channel-owners.ts";
 import type { Bus, EventHub, EventReader, EventStream, Requests, SubscribeOptions } from "./contract.ts";
-import { type Audience, EVERYONE, KEPT_MS, LOG_CHARS_MAX, type LoggedEvent } from "./event-log.ts";
-import { EventSession, SessionReader } from "./event-session.ts";
+import {
+  type Audience,
+  EVERYONE,
+  EventSession,
+  KEPT_MS,
+  LOG_CHARS_MAX,
+  type LoggedEvent,
+  SessionReader,
+} from "./event-session.ts";
 
 /** How long notifications of a new session wait for its first subscriber. */
 const SUBSCRIBER_GRACE_MS = 1_000;
 const SUBSCRIBERS_PER_SESSION_MAX = 16;
-/** How long a session's owner is remembered after its stream ended, for subscribers that come late. */
+/** How long the owner of an ended stream is remembered, for late subscribers. */
 const OWNER_KEPT_MS = 10 * 60_000;
-/** Sessions kept without subscribers, in case one reconnects; the oldest are dropped first. */
+/** Sessions that are kept without subscribers, in case one reconnects; the oldest are dropped first. */
 const DESERTED_SESSIONS_MAX = 10_000;
-/** Limit, over all sessions, for notifications kept after delivery. */
+/** Limit of notifications that are kept after delivery, over all sessions. */
 const KEPT_CHARS_MAX = 64 * 1024 * 1024;
 const KEPT_CHARS_AFTER_SWEEP = (KEPT_CHARS_MAX * 3) / 4;
-/** How long a subscriber that reconnects to another instance waits for the notifications kept elsewhere. */
+/** How long a subscriber that reconnects to another instance waits for the notifications that others keep. */
 const CATCH_UP_MS = 1_000;
 
 const topicOf = (sessionId: string) => `events:${sessionId}`;
@@ -33,7 +40,7 @@ interface OpenedMessage extends SessionMessage {
   signedInAs?: string;
 }
 
-/** Asks for notifications that other instances have kept. */
+/** Asks other instances for the notifications that they keep. */
 interface MissedQuestion {
   sessionId: string;
   lastId: string;
@@ -43,11 +50,11 @@ interface Opening {
   held: { json: string; audience: Audience }[];
   heldChars: number;
   heard: Promise<void>;
-  /** Someone listens, or the grace period is over: send what was held. */
+  /** Sends what was held, because someone has subscribed or the grace period is over. */
   settle(): void;
 }
 
-/** An event's id, its audience unless that is everyone, a space, and its JSON. */
+/** Parses a message: the event's id, its audience unless that is everyone, a space, and its JSON. */
 function eventOf(message: string, atMs: number): LoggedEvent {
   const space = message.indexOf(" ");
   const head = message.slice(0, space);
@@ -60,10 +67,10 @@ function eventOf(message: string, atMs: number): LoggedEvent {
   };
 }
 
-/** Notification channels over the bus: emitters publish on the session's topic; instances with subscribers keep and deliver. */
+/** Emitters publish on a session's topic of the bus; instances with subscribers keep and deliver the notifications. */
 export class BusEventHub implements EventHub {
   readonly #sessions = new Map<string, EventSession>();
-  /** Those without subscribers, by when the last one left. */
+  /** Sessions without subscribers, in the order in which the last one left. */
   readonly #deserted = new Map<string, EventSession>();
   readonly #total = { chars: 0 };
   #sweepAboveChars = KEPT_CHARS_MAX;
@@ -72,7 +79,7 @@ export class BusEventHub implements EventHub {
   readonly #stops = new Map<string, { userId: string; run: () => void }>();
   /** Ended sessions whose owner is still remembered. */
   readonly #ended = new Map<string, () => void>();
-  /** Distinguishes this instance's notification ids from those of others. */
+  /** Prefix of this instance's notification ids. */
   readonly #instance: string;
   #count = 0;
 
@@ -144,7 +151,7 @@ export class BusEventHub implements EventHub {
     if (owner === null && userId !== null) this.#owners.claim(sessionId, userId);
     if (owner === null && userId === null) this.push(sessionId, json);
     else if (owner === null || owner === userId) this.push(sessionId, json, `?${userId}`);
-    // Someone else was here first; those who listen as this user, or as the owner where it is nobody, still hear it.
+    // Claimed by another user: only readers who are this user, or the owner if a stranger pushes, get it.
     else if (!this.#owners.isOpened(sessionId)) this.push(sessionId, json, `!${userId ?? owner}`);
   }
 
@@ -154,7 +161,7 @@ export class BusEventHub implements EventHub {
   notifyUser: EventHub["notifyUser"] = (userId, sessionId, { name: method }, params) =>
     this.push(sessionId, JSON.stringify({ jsonrpc: "2.0", method, params }), `!${userId}`);
 
-  /** Holds the session's notifications back for a moment. */
+  /** Holds the session's notifications for the grace period. */
   #await(sessionId: string): Opening {
     const known = this.#openings.get(sessionId);
     if (known) return known;
@@ -171,7 +178,7 @@ export class BusEventHub implements EventHub {
     return opening;
   }
 
-  /** Any instance may be the one that emits: a video job is taken up by one of them. */
+  /** A session was opened on any instance; another one may emit on it, such as one that takes over a video job. */
   #opened({ sessionId, userId, signedInAs }: OpenedMessage): void {
     this.#owners.opened(sessionId, { userId, sessionId: signedInAs });
     this.#await(sessionId);
@@ -196,7 +203,7 @@ export class BusEventHub implements EventHub {
     const session = this.#sessions.get(sessionId) ?? this.#attach(sessionId);
     if (session.readers.size >= SUBSCRIBERS_PER_SESSION_MAX) return null;
     const reader = new SessionReader(session, subscriber, userId, {
-      // Announced only once the topic subscription is active, or the first notifications would be lost.
+      // Announced only once the subscription is active, or the first notifications would be lost.
       begun: () => void session.unsubscribe.ready.then(() => this.bus.publish(ATTACHED, sessionId)),
       left: () => this.#detach(sessionId, session),
     });
@@ -209,7 +216,7 @@ export class BusEventHub implements EventHub {
     return reader;
   }
 
-  /** Delivers nothing until it is known whose session it is. */
+  /** Delivers nothing until the owner of the session is known. */
   #checkLater(sessionId: string, reader: SessionReader): void {
     reader.isChecked = false;
     this.#owners.whenSure(() => {
@@ -229,7 +236,7 @@ export class BusEventHub implements EventHub {
     return session;
   }
 
-  /** The last subscriber has left. The session keeps listening for a while in case it reconnects. */
+  /** The session stays subscribed for a while after its last subscriber left, in case one reconnects. */
   #detach(sessionId: string, session: EventSession): void {
     if (session.readers.size > 0) return;
     session.cancelExpiry = this.clock.after(KEPT_MS, () => this.#forget(sessionId, session));
@@ -250,14 +257,14 @@ export class BusEventHub implements EventHub {
     if (oldest) this.#forget(...oldest);
   }
 
-  /** Too much is kept: drop abandoned sessions first, then notifications already read. */
+  /** Too much is kept: drops sessions without subscribers first, then notifications that were read. */
   #sweep(): void {
     while (this.#total.chars > KEPT_CHARS_AFTER_SWEEP && this.#deserted.size > 0) this.#forgetOldest();
     for (const session of this.#sessions.values()) {
       if (this.#total.chars <= KEPT_CHARS_AFTER_SWEEP) break;
       session.dropRead();
     }
-    // Notifications that slow readers still need stay; searching again each time would free nothing.
+    // What slow readers still need stays; sweeping again for each event would free nothing.
     this.#sweepAboveChars = Math.max(KEPT_CHARS_MAX, this.#total.chars + KEPT_CHARS_MAX / 4);
   }
 

@@ -3,13 +3,16 @@ import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 import type { Bus, Counter } from "./contract.ts";
 import { InProcessBus } from "./in-process/bus.ts";
-import { LocalCounter } from "./in-process/counter.ts";
+import { MemoryCounter } from "./in-process/counter.ts";
+
+/** The name of the only instance. */
+const ALONE = "alone";
 
 export interface BusOptions {
   redisUrl: string | null;
-  /** The service that this process is part of: several may use one Redis. */
+  /** Separates services that share one Redis. */
   service: string;
-  /** The socket of this worker's supervisor, where there is no Redis; null: this process is alone. */
+  /** The socket of this worker's supervisor; null with Redis, and if this process runs alone. */
   supervisorPath?: string | null;
   clock: Clock;
   ids: Ids;
@@ -22,9 +25,9 @@ export interface Shared {
   close(): Promise<void>;
 }
 
+/** Loads only the bus that is used, for a fast start. */
 export async function openBus(options: BusOptions): Promise<Shared> {
   const { redisUrl, supervisorPath = null, clock } = options;
-  // What is not used is not loaded: a start takes long enough.
   if (redisUrl !== null) {
     const { openRedisBus } = await import("./redis/index.ts");
     return openRedisBus(redisUrl, options);
@@ -34,5 +37,11 @@ export async function openBus(options: BusOptions): Promise<Shared> {
     return openWorkerBus(supervisorPath, options);
   }
   const bus = new InProcessBus();
-  return { bus, counter: new LocalCounter(clock), close: () => bus.close() };
+  const memory = new MemoryCounter(clock);
+  const counter: Counter = {
+    hit: async (limits) => memory.hit(limits),
+    grant: async (asking) => memory.grant(ALONE, asking),
+    change: (changes) => memory.change(ALONE, changes),
+  };
+  return { bus, counter, close: () => bus.close() };
 }

@@ -2,7 +2,7 @@ import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Bus, Requests, Subscription } from "./contract.ts";
 
-/** Requests that wait for an answer; beyond this a new one is not sent. */
+/** Pending requests; beyond this, new ones are not sent. */
 const WAITING_MAX = 10_000;
 const DONE = "done";
 
@@ -39,7 +39,7 @@ export class BusRequests implements Requests {
     return this.askAll(DONE, "", timeoutMs);
   }
 
-  /** Resolves with so many answers, or those that came in time. */
+  /** Resolves with `count` answers, or those that came in time. */
   #ask(topic: string, question: string, { timeoutMs, count }: { timeoutMs: number; count: number }) {
     const { bus, clock } = this.options;
     const answers: string[] = [];

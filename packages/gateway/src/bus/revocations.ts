@@ -1,22 +1,24 @@
+import { oneAtATime } from "../kernel/bounded.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { inBackground, type Log } from "../kernel/log.ts";
 import { PRINCIPAL_CHANGED } from "../kernel/topics.ts";
 import type { Bus, Recheck, Revocations } from "./contract.ts";
 
-/** While other instances cannot be heard, everything is checked again this often. */
+/** While other instances cannot be reached, everything is rechecked this often. */
 const UNHEARD_PERIOD_MS = 1_000;
 
 export class BusRevocations implements Revocations {
   readonly #rechecks: Recheck[] = [];
   readonly #stop: () => void;
-  #isCheckingAll = false;
+  /** A round may take longer than the period; the next starts after it. */
+  readonly #recheckAll = oneAtATime(() => Promise.allSettled(this.#recheck(null)));
 
   constructor(readonly options: { bus: Bus; clock: Clock; log: Log }) {
     const { bus, clock } = options;
     bus.subscribe(PRINCIPAL_CHANGED, (id) => this.#recheck(id));
-    bus.onGap(() => this.#recheckAll());
+    bus.onGap(() => void this.#recheckAll());
     this.#stop = clock.every(UNHEARD_PERIOD_MS, () => {
-      if (!bus.connected) this.#recheckAll();
+      if (!bus.connected) void this.#recheckAll();
     });
   }
 
@@ -26,15 +28,6 @@ export class BusRevocations implements Revocations {
 
   close(): void {
     this.#stop();
-  }
-
-  /** A round may take longer than the period; the next one starts after it. */
-  #recheckAll(): void {
-    if (this.#isCheckingAll) return;
-    this.#isCheckingAll = true;
-    void Promise.allSettled(this.#recheck(null)).then(() => {
-      this.#isCheckingAll = false;
-    });
   }
 
   #recheck(id: string | null): Promise<void>[] {

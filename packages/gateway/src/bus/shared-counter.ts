@@ -16,14 +16,14 @@ import type { CounterAnswer, CounterAnswers, CounterAsk, CounterServer } from ".
 import { MemoryCounter } from "./in-process/counter.ts";
 
 const BEAT_MS = 5_000;
-/** Asks in one message: what is decided in one step keeps everybody else waiting. */
+/** Asks in one message: others wait while it is decided. */
 const ASKS_MAX = 256;
 const NAMES_PER_ASK_MAX = 200;
-/** After so many answers in a row that the instance is not known, it decides alone. */
+/** After this many answers in a row that the instance is not known, it decides alone. */
 const UNKNOWN_MAX = 4;
-/** Former ids of this instance whose holds may still be counted; older ones have expired. */
+/** Former ids of this instance whose holds may still count; older ones have expired. */
 const FORMER_MAX = 16;
-/** Tells the others that the counter has forgotten everything. */
+/** The counter has lost everything: all instances send it their holds. */
 const EMPTIED = "counter-emptied";
 
 interface PendingAsk {
@@ -35,21 +35,21 @@ const SELF = "self";
 const ignore = (): void => {};
 const NOTHING = { money: 0, tokens: 0 };
 
-/** Asks a server that counts for all: one message at a time, with all that waits. Away: decides alone, and tells it later. */
+/** Sends asks to a server that counts for all instances, in batches. Without the server it decides alone, and reports later. */
 export class SharedCounter implements Counter {
   readonly #own: MemoryCounter;
-  /** What has been spent and the server may not know; told once it is back. */
+  /** What was spent while the server was away. */
   readonly #news = new BoundedMap<string, Spent>();
   #waiting: PendingAsk[] = [];
   #isScheduled = false;
   #isSending = false;
   #sent: Promise<void> = Promise.resolve();
-  /** What the server knows may differ from what we hold: it is told everything, under a new id. */
+  /** The server may know other holds than ours: it must be sent all, under a new id. */
   #mustEnter = true;
   #instance = "";
   #former: string[] = [];
   #unknown = 0;
-  /** How many instances there were when the server answered last. */
+  /** The number of instances in the last answer. */
   #sharers = 1;
   #endPause = ignore;
   #isClosed = false;
@@ -161,17 +161,13 @@ export class SharedCounter implements Counter {
     this.options.log.warn("the shared counter does not know this instance; it is told what is held");
   }
 
-  /** This instance knows only what it holds itself, so it may promise only its part of what is left. */
+  /** This instance knows only its own holds, so it may grant only its share of what is left. */
   #decideAlone(asked: readonly PendingAsk[]): void {
     if (asked.length === 0) return;
     this.#mustEnter = true;
     for (const { ask, resolve } of asked) {
-      if ("grant" in ask) resolve([this.#own.grant(SELF, ask.grant, this.#sharers)]);
-      else if ("change" in ask) this.#keepNews(ask.change);
-      else {
-        const exceeded = this.#own.hit(ask.hit);
-        resolve(exceeded ? [exceeded.at, exceeded.waitMs] : []);
-      }
+      if ("change" in ask) this.#keepNews(ask.change);
+      else resolve(this.#own.answer(SELF, ask, this.#sharers));
     }
   }
 
@@ -179,7 +175,7 @@ export class SharedCounter implements Counter {
     for (const { name, spent } of changes) if (spent) this.#news.set(name, spent);
   }
 
-  /** Tells the server everything held here, under a new id, so that messages under former ids no longer matter. */
+  /** Sends the server all holds under a new id, so that late messages under former ids no longer matter. */
   async #enter(): Promise<void> {
     const { server, bus, ids } = this.options;
     this.#mustEnter = false;
@@ -187,15 +183,15 @@ export class SharedCounter implements Counter {
     this.#instance = ids.uuid();
     const { isNew, opensInMs } = await server.enter(this.#instance);
     if (isNew) bus.publish(EMPTIED, this.#instance);
-    // Changes that wait are part of what is held.
+    // Pending changes are part of `#own` already.
     this.#waiting = this.#waiting.filter(({ ask }) => {
       if ("change" in ask) this.#keepNews(ask.change);
       return !("change" in ask);
     });
     const news = Array.from(this.#news.entries(), ([name, spent]) => ({ name, amount: NOTHING, spent }));
-    const told = [...this.#own.heldBy(SELF), ...news];
-    for (let at = 0; at < told.length; at += NAMES_PER_ASK_MAX) {
-      const ask = { change: told.slice(at, at + NAMES_PER_ASK_MAX) };
+    const changes = [...this.#own.heldBy(SELF), ...news];
+    for (let at = 0; at < changes.length; at += NAMES_PER_ASK_MAX) {
+      const ask = { change: changes.slice(at, at + NAMES_PER_ASK_MAX) };
       this.#mustEnter ||= (await server.ask(this.#instance, [ask])) === null;
     }
     if (this.#mustEnter) return;
@@ -205,7 +201,7 @@ export class SharedCounter implements Counter {
     if (opensInMs > 0 && !this.#mustEnter) await this.#pause(opensInMs);
   }
 
-  /** Ends early when all has to be told again: another memory may open before that. */
+  /** Ends early if the holds must be sent again. */
   async #pause(delayMs: number): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#endPause = resolve;
@@ -213,12 +209,12 @@ export class SharedCounter implements Counter {
     });
   }
 
-  /** Resolves when the server knows this instance, or cannot be reached. */
+  /** Resolves when the server knows this instance, or is unreachable. */
   async open(): Promise<void> {
     await this.#send();
   }
 
-  /** A clean shutdown frees at once what is held, after others have been told what was spent of it. */
+  /** Reports what was spent, then releases all holds at once. */
   async close(): Promise<void> {
     for (const end of this.#ends) end();
     await this.#send();

@@ -25,15 +25,11 @@ export class InProcessBus implements Bus {
     return 1;
   }
 
-  /** A single process misses nothing. */
+  /** A single process misses no messages. */
   onGap(): void {}
 
   subscribe(topic: string, receive: Receive): Subscription {
-    let set = this.#receivers.get(topic);
-    if (!set) {
-      set = new Set();
-      this.#receivers.set(topic, set);
-    }
+    const set = this.#receivers.getOrInsertComputed(topic, () => new Set());
     set.add(receive);
     const end = () => {
       set.delete(receive);

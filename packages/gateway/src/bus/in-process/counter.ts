@@ -2,7 +2,6 @@ import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import {
   type Asking,
-  type Counter,
   type Exceeded,
   grantedAmount,
   type Purse,
@@ -22,13 +21,10 @@ import {
   TIMES_MAX,
 } from "../counter-server.ts";
 
-/** Names whose newest known use is kept; beyond it, what an instance read from the database counts. */
+/** Names whose newest `spent` is remembered; for others, what an instance read from the database counts. */
 const SPENT_MAX = 100_000;
 
-/** The only instance of a process that is alone. */
-const ALONE = "alone";
-
-/** Counts in one process's memory. Names on which nothing is reserved are not kept, which bounds the map. */
+/** Counts in this process's memory. Names without reservations are not kept, which bounds the map. */
 export class MemoryCounter {
   readonly #windows = new Windows();
   readonly #instances = new Set<string>();
@@ -40,11 +36,12 @@ export class MemoryCounter {
 
   ask(instance: string, asks: readonly CounterAsk[]): CounterAnswers | null {
     if (!this.#instances.has(instance)) return null;
-    return { answers: asks.map((ask) => this.#answer(instance, ask)), instances: this.#instances.size };
+    return { answers: asks.map((ask) => this.answer(instance, ask)), instances: this.#instances.size };
   }
 
-  #answer(instance: string, ask: CounterAsk): CounterAnswer {
-    if ("grant" in ask) return [this.grant(instance, ask.grant)];
+  /** `sharers`: how many instances share what is left, each without knowing the holds of the others. */
+  answer(instance: string, ask: CounterAsk, sharers = 1): CounterAnswer {
+    if ("grant" in ask) return [this.grant(instance, ask.grant, sharers)];
     if ("change" in ask) {
       this.change(instance, ask.change);
       return [];
@@ -63,7 +60,6 @@ export class MemoryCounter {
     return null;
   }
 
-  /** `sharers`: how many divide what is left among them, each without knowing what the others hold. */
   grant(instance: string, asking: Asking, sharers = 1): number {
     const units = unitsThatFit(asking, (purse) => this.#leftIn(purse, sharers));
     if (units !== REFUSED) this.hold(instance, asking, units);
@@ -84,7 +80,7 @@ export class MemoryCounter {
     return left;
   }
 
-  /** Reserves what a grant of so many units takes. */
+  /** Reserves the amounts of a grant. */
   hold(instance: string, asking: Asking, units: number): void {
     const amount = grantedAmount(asking, units);
     for (const { name, cost } of asking.purses)
@@ -136,46 +132,25 @@ export class MemoryCounter {
   }
 }
 
-/** The counter of a process that shares nothing: it decides at once. */
-export class LocalCounter implements Counter {
-  readonly #memory: MemoryCounter;
-
-  constructor(clock: Clock) {
-    this.#memory = new MemoryCounter(clock);
-  }
-
-  async hit(limits: readonly RateLimit[]): Promise<Exceeded | null> {
-    return this.#memory.hit(limits);
-  }
-
-  async grant(asking: Asking): Promise<number> {
-    return this.#memory.grant(ALONE, asking);
-  }
-
-  change(changes: readonly ReservedChange[]): void {
-    this.#memory.change(ALONE, changes);
-  }
-}
-
 const KEYS_MAX = 50_000;
-/** Keys kept after an eviction; evicting one at a time would add work to every request. */
+/** Keys left after an eviction: evicting them one by one would add work to every request. */
 const KEYS_KEPT = 45_000;
 
-/** A sliding log of hits, oldest first; exact. Above a limit of 1,024 a hit may be forgotten a thousandth of the window late. */
+/** A sliding log of hits, oldest first. Exact up to a limit of 1,024; above, hits may expire up to 1/1,024 of the window late. */
 class Window {
   readonly #times: number[] = [];
   readonly #shares: number[] = [];
   #hits = 0;
-  /** When the newest entry began; its time is that of its last hit. */
+  /** When the newest entry got its first hit; its time is that of its last one. */
   #newestBeganMs = Number.NEGATIVE_INFINITY;
 
   constructor(readonly windowMs: number) {}
 
-  /** Returns 0 when it was counted, otherwise the milliseconds after which the next one may be. */
+  /** Returns 0 if the hit was counted, otherwise the milliseconds until the next may be. */
   hit(max: number, nowMs: number): number {
     const isShared = max > TIMES_MAX && nowMs - this.#newestBeganMs < this.windowMs / TIMES_MAX;
     const hasNewest = !this.isPast(nowMs);
-    // The limit may have been lowered meanwhile: then more than one entry has to pass.
+    // At most the window: more than one entry must expire if the limit was lowered.
     if (this.#hits >= max) return Math.min(this.#times[0]! + this.windowMs - nowMs, this.windowMs);
     this.#hits++;
     if (isShared && hasNewest) {
@@ -190,7 +165,7 @@ class Window {
     return 0;
   }
 
-  /** Forgets what no longer counts; true when nothing is left. */
+  /** Drops expired entries; true if none are left. */
   isPast(nowMs: number): boolean {
     let past = 0;
     while (past < this.#times.length && nowMs - this.#times[past]! >= this.windowMs) past++;
@@ -202,7 +177,7 @@ class Window {
   }
 }
 
-/** The windows of many keys, of which the oldest are forgotten so that memory stays bounded. */
+/** The windows of all keys; the oldest are dropped to bound the memory. */
 class Windows {
   readonly #windows = new Map<string, Window>();
 
@@ -218,7 +193,7 @@ class Windows {
 
   #makeRoom(nowMs: number): void {
     for (const [key, window] of this.#windows) if (window.isPast(nowMs)) this.#windows.delete(key);
-    // Every key is active: the oldest lose their history.
+    // If all keys are active, the oldest lose their history.
     for (const key of this.#windows.keys()) {
       if (this.#windows.size <= KEYS_KEPT) break;
       this.#windows.delete(key);

@@ -1,12 +1,12 @@
--- Decides what one instance asks, in one step. KEYS: the instances. ARGV: the asking instance, the asks as JSON, and the prefix of keys.
--- Returns the answers and the number of instances, or nil when the instance is not known. What several asks share is read once and written once.
--- Names in capitals are defined in counter.ts; all times are the server's, so clocks of instances do not matter.
+-- Decides the asks of one instance atomically. KEYS: the instances. ARGV: the asking instance, the asks as JSON, and the
+-- prefix of keys. Returns the answers and the number of instances, or nil if the instance is not known. Each key is read
+-- once and written once. Names in capitals are defined in counter.ts; all times are the server's.
 --
--- A purse is a hash: one field per instance with what it holds ("money tokens"), and "=" with the newest "version money
--- tokens" that is known to be spent. Fields of dead instances are dropped when seen.
+-- A purse is a hash: one field per instance with its holds ("money tokens"), and "=" with the newest known spending
+-- ("version money tokens"). Fields of dead instances are removed when read.
 --
--- A limit is the same sliding log as in one process, as a hash: fields 1, 2, ... with "time hits", oldest first, and "m"
--- with what most hits can go by: all hits, first and last field, oldest and newest time, hits of the newest, and when the
+-- A limit is the same sliding log as in one process, as a hash: fields 1, 2, ... with "time hits", oldest first, and "m",
+-- which suffices for most hits: all hits, first and last field, oldest and newest time, hits of the newest, and when the
 -- key expires.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -119,7 +119,7 @@ local function window_of(limit)
   window.hits, window.first, window.last = tonumber(hits), tonumber(first), tonumber(last)
   window.oldest, window.newest, window.newest_hits = tonumber(oldest), tonumber(newest), tonumber(newest_hits)
   window.expires = tonumber(expires)
-  -- A clock that was set back must not keep anyone waiting.
+  -- Times in the future come from a clock that was set back; they must not block anyone.
   while window.first <= window.last and (window.oldest + window.ms <= now or window.oldest > now) do
     local _, past = entry(window, window.first)
     redis.call('HDEL', window.key, window.first)
@@ -169,7 +169,7 @@ for _, window in pairs(windows) do
       local is_shared = window.first <= window.last and math.floor(window.newest / step) == math.floor(now / step)
       if not is_shared then window.last, window.newest_hits = window.last + 1, 0 end
       window.newest, window.newest_hits = now, window.newest_hits + window.added
-      -- That of the only entry is the time of its last hit.
+      -- An only entry is the oldest, too; its time is that of its last hit.
       if window.first == window.last then window.oldest = now end
     end
     local renews = window.expires < now + window.ms
@@ -180,5 +180,5 @@ for _, window in pairs(windows) do
     if renews then redis.call('PEXPIRE', key, 2 * window.ms) end
   end
 end
--- One field of them is the time from which on they can be asked.
+-- One field, `opens`, is not an instance.
 return { answers, redis.call('HLEN', instances) - 1 }

@@ -2,9 +2,7 @@ import { sendsElsewhere } from "@model-gateway/wire/turns";
 import { RedisClient } from "bun";
 import type { Log } from "../../kernel/log.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
-import type { Bus, Receive, Subscription } from "../contract.ts";
-import { InProcessBus } from "../in-process/bus.ts";
-import { UntoldChanges } from "../untold-changes.ts";
+import { SharedBus } from "../shared-bus.ts";
 
 /** The client's largest value: an instance never gives up on its Redis. */
 const RECONNECTS_MAX = 2 ** 32 - 1;
@@ -17,14 +15,14 @@ const UNHEARD_BEATS_RENEW = 40;
 
 const FIRST_ANSWER_WITHIN_MS = 5_000;
 
-/** A start without Redis fails and says so; a client that never gives up would wait in silence. */
+/** Makes a start without Redis fail with a message; a client that never gives up would wait silently. */
 export async function reach(url: string): Promise<void> {
   let isCluster: boolean;
   const client = new RedisClient(url, { autoReconnect: false, connectionTimeout: FIRST_ANSWER_WITHIN_MS });
   try {
     await client.connect();
     await client.send("PING", []);
-    // A user that may not ask is not one of a cluster, which needs more rights than that.
+    // A user that may not send INFO is not one of a cluster, which needs more rights.
     isCluster = String(await client.send("INFO", ["cluster"]).catch(() => "")).includes("cluster_enabled:1");
   } catch (error) {
     throw new Error(`${shownUrl(url)} cannot be reached: ${(error as Error).message}`, { cause: error });
@@ -38,15 +36,13 @@ export async function reach(url: string): Promise<void> {
 interface RedisBusOptions {
   url: string;
   prefix: string;
-  /** Marks this instance's own messages, which were already delivered here. */
+  /** Marks this instance's own messages, which were delivered here already. */
   instanceId: string;
   log: Log;
 }
 
-/** Topics shared by every instance. Receivers in this process are called directly, even while Redis is away. */
-export class RedisBus implements Bus {
-  readonly shared = true;
-  readonly #local = new InProcessBus();
+/** Topics shared by the instances on one Redis. */
+export class RedisBus extends SharedBus {
   readonly #heartbeat: ReturnType<typeof setInterval>;
   readonly #beatChannel: string;
   #commands: RedisClient;
@@ -54,16 +50,13 @@ export class RedisBus implements Bus {
   #unheardBeats = 0;
   /** Replacement connections that never opened: unlike others they do not reconnect automatically. */
   #isRenewed = false;
-  /** Resolves when Redis has confirmed the subscription to the channel. */
-  readonly #channels = new Map<string, Promise<void>>();
-  readonly #forget = new Set<() => void>();
-  readonly #untold = new UntoldChanges();
   #wasConnected = false;
-  /** Since the connection was lost, nobody was told. */
+  /** The connection was lost, and caches have not been cleared since. */
   #hasMissed = false;
   #closing = false;
 
   private constructor(readonly options: RedisBusOptions) {
+    super();
     this.#beatChannel = `${options.prefix}beat:${options.instanceId}`;
     this.#commands = this.#newClient();
     this.#listener = this.#newListener();
@@ -71,7 +64,7 @@ export class RedisBus implements Bus {
     this.#heartbeat.unref();
   }
 
-  /** Late messages are useless, so nothing is queued while Redis is unreachable. */
+  /** While Redis is unreachable nothing is queued: late messages are useless. */
   #newClient(): RedisClient {
     return new RedisClient(this.options.url, { enableOfflineQueue: false, maxRetries: RECONNECTS_MAX });
   }
@@ -95,7 +88,7 @@ export class RedisBus implements Bus {
     return bus;
   }
 
-  /** For the commands of other parts that share this connection, such as the counter. */
+  /** Also used by the counter. */
   get client(): RedisClient {
     return this.#commands;
   }
@@ -104,10 +97,10 @@ export class RedisBus implements Bus {
     return this.#commands.connected && this.#listener.connected && this.#unheardBeats <= UNHEARD_BEATS_MAX;
   }
 
-  /** An open connection proves little: a frozen server or a silently dropped route looks the same. */
+  /** A frozen server or a silently dropped route leaves the connection open, so only heartbeats prove that it works. */
   #beat(): void {
     const isOpen = this.#commands.connected && this.#listener.connected;
-    // A closed connection is opened again by the client itself.
+    // The client reopens closed connections itself.
     if (!isOpen && !this.#isRenewed) return;
     this.#unheardBeats++;
     if (this.#unheardBeats > UNHEARD_BEATS_RENEW) this.#renew();
@@ -125,15 +118,10 @@ export class RedisBus implements Bus {
     for (const client of [this.#commands, this.#listener]) client.connect().catch(() => {});
   }
 
-  publish(topic: string, message: string): void {
-    this.#local.publish(topic, message);
-    this.#send(topic, message);
-  }
-
-  #send(topic: string, message: string): void {
-    // An instance that gets the end of an answer sends it to its client.
+  protected send(topic: string, message: string): void {
+    // The instance that gets the end of an answer sends it to its client.
     sendsElsewhere();
-    const keep = () => this.#untold.keep(topic, message);
+    const keep = () => this.keep(topic, message);
     if (!this.#commands.connected) keep();
     else
       this.#commands
@@ -141,27 +129,8 @@ export class RedisBus implements Bus {
         .catch(keep);
   }
 
-  subscribe(topic: string, receive: Receive): Subscription {
-    const end = this.#local.subscribe(topic, receive);
-    const channel = this.options.prefix + topic;
-    if (!this.#channels.has(channel)) this.#channels.set(channel, this.#listen(channel, topic));
-    return Object.assign(
-      () => {
-        end();
-        if (this.#local.receiverCount(topic) > 0) return;
-        this.#channels.delete(channel);
-        if (this.#listener.connected) this.#listener.unsubscribe(channel).catch(() => {});
-      },
-      { ready: this.#channels.get(channel)! },
-    );
-  }
-
-  done(): Promise<unknown> {
-    return this.#local.done();
-  }
-
-  async ready(): Promise<void> {
-    await Promise.all(this.#channels.values());
+  protected unlisten(topic: string): void {
+    if (this.#listener.connected) this.#listener.unsubscribe(this.options.prefix + topic).catch(() => {});
   }
 
   async listenerCount(topic: string): Promise<number> {
@@ -171,13 +140,13 @@ export class RedisBus implements Bus {
     return Number(count);
   }
 
-  async #listen(channel: string, topic: string): Promise<void> {
-    // Not connected: `#restore` subscribes again as soon as it is.
+  protected async listen(topic: string): Promise<void> {
+    // Otherwise `#restore` subscribes when it is connected.
     if (!this.#listener.connected) return;
-    await this.#subscribe(channel, (text) => {
+    await this.#subscribe(this.options.prefix + topic, (text) => {
       const separator = text.indexOf(" ");
       if (text.slice(0, separator) === this.options.instanceId) return;
-      this.#local.publish(topic, text.slice(separator + 1));
+      this.received(topic, text.slice(separator + 1));
     });
   }
 
@@ -187,7 +156,7 @@ export class RedisBus implements Bus {
       .catch((error) => this.options.log.warn("Redis subscribe failed", { channel, error }));
   }
 
-  /** After a reconnect the subscriptions are gone, and messages sent meanwhile are lost. */
+  /** After a reconnect the subscriptions are gone, and messages sent in between are lost. */
   #restore(): void {
     if (this.#closing) return;
     if (this.#wasConnected) {
@@ -195,10 +164,8 @@ export class RedisBus implements Bus {
       this.#unheardBeats = UNHEARD_BEATS_MAX + 1;
     }
     this.#wasConnected = true;
-    for (const channel of this.#channels.keys()) {
-      this.#channels.set(channel, this.#listen(channel, channel.slice(this.options.prefix.length)));
-    }
-    // The last one, so that once a beat is heard all else is, too, and what is told is sent.
+    for (const topic of this.topics.keys()) this.topics.set(topic, this.listen(topic));
+    // Subscribed last: once a heartbeat arrives, all other topics are active, too.
     void this.#subscribe(this.#beatChannel, () => this.#heardBeat());
     this.#beat();
   }
@@ -206,22 +173,18 @@ export class RedisBus implements Bus {
   #heardBeat(): void {
     this.#unheardBeats = 0;
     this.#isRenewed = false;
-    this.#untold.tell((topic, message) => this.#send(topic, message));
+    this.sendKept();
     if (!this.#hasMissed) return;
     this.#hasMissed = false;
     this.options.log.info("Redis reconnected; caches cleared");
-    for (const forget of this.#forget) forget();
+    this.missedMessages();
   }
 
-  onGap(forget: () => void): void {
-    this.#forget.add(forget);
-  }
-
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     this.#closing = true;
     clearInterval(this.#heartbeat);
     this.#listener.close();
     this.#commands.close();
-    await this.#local.close();
+    await super.close();
   }
 }

@@ -14,11 +14,11 @@ import {
 import ask from "./ask.lua" with { type: "text" };
 import enter from "./enter.lua" with { type: "text" };
 
-/** A server that is slow is waited for. After this long it counts as away, until it answers heartbeats. */
+/** A server that takes longer counts as away until it answers heartbeats. */
 const ANSWER_WITHIN_MS = 3_000;
-/** A timer that comes so late means that this process could not run: answers may lie unread. */
+/** A timer that fires this late means that this process could not run: answers may be waiting. */
 const LATE_MS = 100;
-/** What is not used for this long is forgotten: no request takes as long. */
+/** Unused keys expire after this long; no request takes as long. */
 const KEPT_MS = 2 * 60 * 60_000;
 
 const CONSTANTS = Object.entries({ ALIVE_MS, OPENS_AFTER_MS, KEPT_MS, TIMES_MAX, REFUSED, HAIR })
@@ -40,12 +40,12 @@ interface RedisCounterOptions {
   log: Log;
 }
 
-/** Counts in a Redis server, by scripts that run there in one step. */
+/** Counts in a Redis server, with scripts, which are atomic. */
 export class RedisCounter implements CounterServer {
-  /** A hash: until when each instance lives, and `opens`, the time from which on it can be asked. */
+  /** A hash: until when each instance counts as alive, and `opens`, the time from which the counter answers. */
   readonly #instances: string;
   readonly #pending = new Set<() => void>();
-  /** An answer did not come in time, and no heartbeat since. */
+  /** An answer timed out, and no heartbeat has arrived since. */
   #isSilent = false;
   #isAway = false;
 
@@ -81,7 +81,7 @@ export class RedisCounter implements CounterServer {
     return this.#inTime(this.options.server.client.send("HDEL", [this.#instances, ...instances]));
   }
 
-  /** The connection is about to close: calls without an answer will not get one. */
+  /** The connection is about to close: pending calls fail. */
   close(): void {
     for (const end of [...this.#pending]) end();
   }

@@ -1,5 +1,5 @@
--- Makes an instance known. KEYS: the instances. ARGV: the instance. Returns 1 if nobody had entered before, and the
--- milliseconds until the counter can be asked.
+-- Registers an instance. KEYS: the instances. ARGV: the instance. Returns 1 if it is the first, and the milliseconds until
+-- the counter can be asked.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local fields = redis.call('HGETALL', KEYS[1])

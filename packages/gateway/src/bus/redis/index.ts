@@ -4,10 +4,10 @@ import { SharedCounter } from "../shared-counter.ts";
 import { RedisBus, reach } from "./bus.ts";
 import { RedisCounter } from "./counter.ts";
 
-/** What the names of a service's channels and keys begin with. */
+/** The prefix of a service's channels and keys. */
 export const redisPrefix = (service: string): string => `gateway:${service}:`;
 
-/** In real time, as the server is, even when tests give the rooms another clock. */
+/** Uses real time, like the server, even if tests give the rooms another clock. */
 export async function openRedisBus(url: string, { service, ids, log }: BusOptions): Promise<Shared> {
   await using half = new AsyncDisposableStack();
   await reach(url);
@@ -20,7 +20,7 @@ export async function openRedisBus(url: string, { service, ids, log }: BusOption
   half.defer(() => counter.close());
   await counter.open();
   const whole = half.move();
-  // The server may be gone by then, or go just now; the rest of the stop does not depend on it.
+  // The server may be gone by then; the rest of the stop does not depend on it.
   const close = () =>
     whole.disposeAsync().catch((error) => log.warn("closing the connection to Redis failed", { error }));
   return { bus, counter, close };

@@ -2,25 +2,25 @@ import { sendsElsewhere } from "@model-gateway/wire/turns";
 import type { Socket } from "bun";
 
 const HEADER_BYTES = 4;
-/** The largest frame; a message that does not fit into one is not sent. */
+/** A message that does not fit into a frame is not sent. */
 export const FRAME_BYTES_MAX = 64 * 1024 * 1024;
-/** A peer that leaves this much unread is cut off. */
+/** A peer that leaves this much unread is disconnected. */
 const UNSENT_BYTES_MAX = 256 * 1024 * 1024;
 
-export interface ChannelOptions<In> {
+interface ChannelOptions<In> {
   socket: Pick<Socket<unknown>, "write" | "terminate">;
   receive(message: In): void;
   dropped(bytes: number): void;
-  /** What arrived is not a frame, or could not be handled; the connection ends. */
+  /** A frame was invalid or could not be handled; the connection ends. */
   broke(error: unknown): void;
 }
 
-/** One end of a connection to the supervisor. A frame is a length and a JSON array of all messages of one turn. */
+/** One end of a connection between worker and supervisor. A frame is a length and a JSON array of one turn's messages. */
 export class Channel<In, Out> {
   #batch: Out[] = [];
   #unsent: Buffer[] = [];
   #unsentBytes = 0;
-  /** Of the frame that is being received: its header until that is whole, then its body. */
+  /** Received parts of a header, or of a body once `#bodyBytes` is known. */
   #pieces: Buffer[] = [];
   #piecesBytes = 0;
   #bodyBytes: number | null = null;
@@ -34,7 +34,7 @@ export class Channel<In, Out> {
 
   flush(): void {
     if (this.#batch.length === 0 || this.#isClosed) return;
-    // A worker that gets the end of an answer sends it to its client.
+    // The worker that gets the end of an answer sends it to its client.
     sendsElsewhere();
     const batch = this.#batch;
     this.#batch = [];
@@ -76,7 +76,6 @@ export class Channel<In, Out> {
     }
   }
 
-  /** What the other end sent. Anything but frames ends the connection. */
   received(bytes: Buffer): void {
     try {
       for (let rest = bytes; rest.length > 0 && !this.#isClosed; ) rest = this.#take(rest);
@@ -86,7 +85,7 @@ export class Channel<In, Out> {
     }
   }
 
-  /** Takes what belongs to the header or the body that is under way, and returns the rest. */
+  /** Consumes the missing part of the header or body, and returns the rest. */
   #take(bytes: Buffer): Buffer {
     const missing = (this.#bodyBytes ?? HEADER_BYTES) - this.#piecesBytes;
     const piece = bytes.subarray(0, missing);

@@ -16,20 +16,20 @@ interface Peer {
   topics: Map<string, () => void>;
 }
 
-/** Topics, limits and holds of one service's workers, over a Unix socket that only its own account can open. */
+/** The supervisor's side: topics, limits and holds of its workers, over a Unix socket that only its own account can open. */
 export class WorkerHub {
   readonly #topics = new InProcessBus();
   readonly #counter: MemoryCounter;
   readonly #listener: UnixSocketListener<Peer>;
-  /** Ends the waits for workers whose connections are gone. */
+  /** Cancels the timers of workers whose connections are gone. */
   readonly #lost = new Set<() => void>();
-  /** Whose message is being handed on: it has had it already. */
+  /** The sender of the message that is being published: it has delivered it already. */
   #publisher: Peer | null = null;
 
   constructor(readonly options: { path: string; clock: Clock; log: Log }) {
     const { path, clock } = options;
     this.#counter = new MemoryCounter(clock);
-    // Left by a supervisor that was killed.
+    // A killed supervisor leaves its socket.
     rmSync(path, { force: true });
     const umask = process.umask(OWNER_ONLY);
     try {
@@ -37,7 +37,7 @@ export class WorkerHub {
         unix: path,
         socket: {
           open: (socket) => {
-            socket.data = this.#met(socket);
+            socket.data = this.#newPeer(socket);
           },
           data: ({ data }, bytes) => data.channel.received(bytes),
           drain: ({ data }) => data.channel.drained(),
@@ -56,7 +56,7 @@ export class WorkerHub {
     rmSync(this.options.path, { force: true });
   }
 
-  #met(socket: Socket<Peer>): Peer {
+  #newPeer(socket: Socket<Peer>): Peer {
     const { log } = this.options;
     const channel = new Channel<ToHub, ToWorker>({
       socket,
@@ -68,7 +68,7 @@ export class WorkerHub {
     return peer;
   }
 
-  /** What it held stays for a while: it may come back, or be dead with requests whose usage is not settled yet. */
+  /** Its holds stay for a while: it may reconnect, or have died with requests whose usage is not settled yet. */
   #gone(peer: Peer): void {
     for (const end of peer.topics.values()) end();
     const cancel = this.options.clock.after(ALIVE_MS, () => {
@@ -83,7 +83,7 @@ export class WorkerHub {
     if (answer !== undefined) peer.channel.send(["answer", message[1] as number, answer]);
   }
 
-  /** The answer, where one is waited for now. */
+  /** Returns the answer, if the message is a request. */
   #handle(peer: Peer, message: ToHub): Answers[Asked] | undefined {
     switch (message[0]) {
       case "ask":

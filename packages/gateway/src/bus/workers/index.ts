@@ -4,7 +4,7 @@ import type { BusOptions, Shared } from "../index.ts";
 import { SharedCounter } from "../shared-counter.ts";
 import { WorkerBus } from "./bus.ts";
 
-/** In real time, as the link is, even when tests give the rooms another clock. */
+/** Uses real time, like the link, even if tests give the rooms another clock. */
 export async function openWorkerBus(path: string, { ids, log }: BusOptions): Promise<Shared> {
   await using half = new AsyncDisposableStack();
   const bus = new WorkerBus({ path, log });

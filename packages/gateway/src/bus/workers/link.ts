@@ -5,7 +5,7 @@ import { Channel } from "./channel.ts";
 import type { Answers, Asked, Said, ToHub, ToWorker } from "./messages.ts";
 
 const TICK_MS = 1_000;
-/** A supervisor that has not answered for this many ticks counts as away. They stand still while this process does. */
+/** A supervisor that has not answered for this many ticks counts as away. Ticks do not count while this process stands still. */
 const SILENT_TICKS_MAX = 2;
 const BEAT_TICKS = 2;
 const RECONNECT_MS = 100;
@@ -13,14 +13,14 @@ const RECONNECT_MS = 100;
 interface LinkOptions {
   path: string;
   log: Log;
-  /** A connection has been made: everything that the other end must know again. */
+  /** A new connection is open; the supervisor knows none of the subscriptions. */
   entered(): void;
-  /** The same connection works. `again`: not the first one, so messages may have been missed. */
+  /** The connection works. `again`: messages may have been missed since an earlier one. */
   connected(again: boolean): void;
   published(topic: string, message: string): void;
 }
 
-/** A worker's connection to its supervisor, renewed when lost. Runs in real time, whatever clock tests give the rooms. */
+/** A worker's connection to its supervisor, reopened when lost. */
 export class WorkerLink {
   #channel: Channel<ToWorker, ToHub> | null = null;
   #isConnected = false;
@@ -41,7 +41,7 @@ export class WorkerLink {
     return this.#isConnected;
   }
 
-  /** Resolves when the supervisor has answered; fails when it cannot be reached. */
+  /** Resolves when the supervisor has answered. */
   async open(): Promise<void> {
     const { entered, connected, log } = this.options;
     const channel = await this.#connect();
@@ -55,13 +55,13 @@ export class WorkerLink {
     connected(again);
   }
 
-  /** False while there is no connection: then it is not sent. */
+  /** Returns false without a connection; the message is dropped. */
   send(message: ToHub): boolean {
     this.#channel?.send(message);
     return this.#channel !== null;
   }
 
-  /** Fails at once without a connection, and when it breaks before the answer. */
+  /** Fails without a connection, and when the connection is lost before the answer. */
   ask<Name extends Asked>(name: Name, ...said: Said<Name>): Promise<Answers[Name]> {
     if (!this.#isConnected) return Promise.reject(new Error("the supervisor cannot be reached"));
     return this.#request(name, ...said);

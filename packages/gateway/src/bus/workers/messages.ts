@@ -1,8 +1,8 @@
 import type { CounterAnswers, CounterAsk, CounterEntry } from "../counter-server.ts";
 
-/** What a worker tells its supervisor. Numbers after the name are those of requests, which are answered. */
+/** Messages of a worker to its supervisor. Those with a number after the name are requests, which are answered. */
 export type ToHub =
-  /** Of the counter: the instance that asks, and what. */
+  /** Asks the counter: the instance, and its asks. */
   | readonly ["ask", number, string, readonly CounterAsk[]]
   | readonly ["enter", number, string]
   | readonly ["leave", number, readonly string[]]
@@ -10,7 +10,6 @@ export type ToHub =
   | readonly ["subscribe", number, string]
   | readonly ["unsubscribe", string]
   | readonly ["count", number, string]
-  /** Asks whether the other end still answers. */
   | readonly ["beat", number];
 
 export interface Answers {
