@@ -11,7 +11,6 @@ import { backendKinds } from "../packages/gateway/src/backends/index.ts";
 import { describedSettings } from "../packages/gateway/src/config.ts";
 import { rpcReference } from "../packages/gateway/src/kernel/documents.ts";
 import { Registry } from "../packages/gateway/src/kernel/registry.ts";
-import { VERSION } from "../packages/gateway/src/kernel/version.ts";
 import { surfaces } from "../packages/gateway/src/rooms/index.ts";
 import { consoleRoutes } from "../packages/gateway/src/transports/console/routes.ts";
 import { documentRoutes } from "../packages/gateway/src/transports/docs/routes.ts";
@@ -29,7 +28,6 @@ const routes = [
     metricsText: () => "",
     metricsToken: null,
     isSecure: false,
-    version: VERSION,
   }),
   ...consoleRoutes({
     hosts: new Hosts({ host: "127.0.0.1", publicUrl: null }),

@@ -2,22 +2,20 @@ import { existsSync } from "node:fs";
 import { type Config, TOKEN_LENGTH_MIN } from "../config.ts";
 import type { App } from "./index.ts";
 
-/** Loading the log's stream takes 10 ms, which the first requests need not wait for. */
+/** The first requests need not wait until the log's stream is loaded, which takes 10 ms. */
 const WARN_AFTER_MS = 1_000;
 
-/** Something about how the service runs that an operator should know, and what to do about it. */
-export interface Exposure {
+interface Exposure {
   message: string;
   remedy: string;
 }
 
-export interface Surroundings {
+interface Surroundings {
   isRoot: boolean;
-  /** Whether a container or a service manager keeps the process from the rest of the machine. */
+  /** Whether a container separates the process from the rest of the machine. */
   isSandboxed: boolean;
 }
 
-/** Files that container runtimes leave, and the variable of systemd's services. */
 export const ownProcess = (): Surroundings => ({
   isRoot: process.getuid?.() === 0,
   isSandboxed:
@@ -29,13 +27,14 @@ export const ownProcess = (): Surroundings => ({
 
 const isLoopback = (host: string) => host === "localhost" || host === "::1" || host.startsWith("127.");
 
-/** What makes this service easier to attack than it has to be; said at every start, and by `doctor`. */
+/** What makes this service easier to attack than necessary; reported at every start, and by `doctor`. */
 export function exposureOf(
   { host, trustedProxies, registrationOpen, adminToken, metricsToken, tlsCert, fromEnvironment }: Config,
   { isRoot, isSandboxed }: Surroundings,
 ): Exposure[] {
   const found: Exposure[] = [];
   const isWide = !isLoopback(host);
+  const isReachable = isWide || trustedProxies.length > 0;
   if (isRoot && !isSandboxed)
     found.push({
       message: "the service runs as root without a container",
@@ -47,14 +46,14 @@ export function exposureOf(
       remedy:
         "give it a certificate (SERVICE_TLS_CERT, SERVICE_TLS_KEY), or listen on 127.0.0.1 behind a proxy that speaks TLS, and name the proxy in SERVICE_TRUSTED_PROXIES",
     });
-  if ((isWide || trustedProxies.length > 0) && registrationOpen)
+  if (isReachable && registrationOpen)
     found.push({
       message: "registration is open to everyone who can reach the service",
       remedy: fromEnvironment.includes("SERVICE_REGISTRATION_OPEN")
         ? "unset SERVICE_REGISTRATION_OPEN and invite people"
         : "close it in the console (Settings, Who may register) and invite people",
     });
-  if ((isWide || trustedProxies.length > 0) && metricsToken === null)
+  if (isReachable && metricsToken === null)
     found.push({
       message: "GET /metrics is open to everyone who can reach the service",
       remedy: "set SERVICE_METRICS_TOKEN, or close the path at the proxy",
@@ -67,7 +66,7 @@ export function exposureOf(
   return found;
 }
 
-/** What administrators set in the console counts as what the environment says. */
+/** Uses the setting for registration that is in force, which administrators may have changed in the console. */
 export function warnOfExposure({ rooms, log }: App, config: Config): void {
   const { registrationOpen } = rooms.accounts.options.signUp;
   const found = exposureOf({ ...config, registrationOpen }, ownProcess());

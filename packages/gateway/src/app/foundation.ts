@@ -8,7 +8,7 @@ import { type Ids, randomIds } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 import { VERSION } from "../kernel/version.ts";
 import { Metrics } from "../observe/metrics.ts";
-import { createTracer, noTracer, type Tracer } from "../observe/tracing.ts";
+import { noTracer, OtlpTracer, type Tracer } from "../observe/tracing.ts";
 import { loadJwtSecret, watchSigning } from "../rooms/accounts/index.ts";
 import type { Foundation } from "../rooms/foundation.ts";
 import type { Database } from "../storage/contract.ts";
@@ -28,20 +28,20 @@ interface FoundationOptions {
   worker: WorkerPlace | null;
 }
 
-/** Traces go to the configured collector; without one nothing is recorded. */
-function openTracer(config: Config, parts: { clock: Clock; log: Log; metrics: Metrics }): Tracer {
-  const { otlpEndpoint: endpoint, otlpHeaders: headers, otlpServiceName: serviceName } = config;
+function openTracer(
+  { otlpEndpoint: endpoint, otlpHeaders: headers, otlpServiceName: serviceName }: Config,
+  { clock, log, metrics }: { clock: Clock; log: Log; metrics: Metrics },
+): Tracer {
   if (endpoint === null) return noTracer;
-  const { clock, log, metrics } = parts;
   const dropped = metrics.counter(
     "gateway_spans_dropped_total",
     "Spans dropped because the collector did not accept them in time",
   );
   const onDropped = (count: number) => dropped.add(count);
-  return createTracer({ endpoint, headers, serviceName, version: VERSION, clock, log, onDropped });
+  return new OtlpTracer({ endpoint, headers, serviceName, version: VERSION, clock, log, onDropped });
 }
 
-/** Asks the database something small now and then, for those who watch; returns how to stop. */
+/** Pings the database for the metrics; returns how to stop. */
 function watchDatabase(db: Database, clock: Clock, metrics: Metrics): () => void {
   let pingSeconds = 0;
   const ping = async () => {
@@ -49,8 +49,9 @@ function watchDatabase(db: Database, clock: Clock, metrics: Metrics): () => void
     const row = await db.get("SELECT 1").catch(() => null);
     pingSeconds = row ? (clock.elapsed() - beganMs) / 1000 : Number.NaN;
   };
-  const isUp = () => (Number.isNaN(pingSeconds) ? 0 : 1);
-  metrics.gauge("gateway_database_up", "Whether the database answered last time", isUp);
+  metrics.gauge("gateway_database_up", "Whether the database answered last time", () =>
+    Number.isNaN(pingSeconds) ? 0 : 1,
+  );
   metrics.gauge("gateway_database_ping_seconds", "How long it took to answer", () => pingSeconds);
   return clock.every(PING_EVERY_MS, () => void ping());
 }
@@ -76,7 +77,7 @@ export async function openFoundation(options: FoundationOptions): Promise<Founda
   const jwtSecret = loadJwtSecret(config.jwtSecret, config.dataDir);
   await watchSigning({ bus, log, secret: jwtSecret });
   const leases = new DatabaseLeases({ db, clock, instance: ids.uuid() });
-  // Without the database leases cannot be released; they expire instead.
+  // If the database is away, the leases expire.
   life.opened("leases", () => leases.releaseAll().catch(() => {}));
   const instances = bus.shared ? new BusRequests({ bus, clock, ids }) : null;
   life.opened("requests to other instances", () => instances?.close());

@@ -11,9 +11,10 @@ import { openRooms } from "./rooms.ts";
 import { openTransports, type TransportOptions, type Transports } from "./transports.ts";
 import type { WorkerPlace } from "./workers/messages.ts";
 
-/** This process's place among several, and what tests replace. */
 export interface AppOverrides {
+  /** This process's place among several. */
   worker?: WorkerPlace;
+  // What tests replace:
   deadlines?: Partial<Deadlines>;
   clock?: Clock;
   ids?: Ids;
@@ -21,20 +22,7 @@ export interface AppOverrides {
   localServers?: readonly LocalServer[];
 }
 
-export interface App {
-  url: string;
-  port: number;
-  rooms: Rooms;
-  log: Log;
-  /**
-   * Unready first, then no new connections; open streams may finish until the deadline. `othersStay`: whether what can be
-   * moved to other instances is; it may become known meanwhile.
-   */
-  drain(othersStay?: () => boolean): Promise<void>;
-  stop(): Promise<void>;
-}
-
-class RunningApp implements App {
+export class App {
   readonly url: string;
   readonly port: number;
   readonly rooms: Rooms;
@@ -49,6 +37,10 @@ class RunningApp implements App {
     this.log = foundation.log;
   }
 
+  /**
+   * Reports unready, then takes no new connections; open streams may finish until the deadline. If `othersStay`, what can
+   * be moved to other instances is moved; it is called after the grace period.
+   */
   async drain(othersStay = () => this.parts.foundation.bus.shared): Promise<void> {
     const { server, events, config, life, foundation } = this.parts;
     const { system, agents, memory, batches, inference, realtime } = this.rooms;
@@ -58,7 +50,7 @@ class RunningApp implements App {
     await Bun.sleep(config.drainGraceMs);
     const finished = server.stop();
     agents.retire({ othersStay: othersStay() });
-    // Other instances may have something to say on streams that are read here.
+    // Other instances may still emit on streams that are read here.
     events.retire(() => foundation.bus.shared || inference.callsInFlight > 0 || realtime.sessionCount > 0);
     const ended = Promise.all([finished, batches.drained()]);
     await Promise.race([ended, Bun.sleep(config.drainTimeoutMs)]);
@@ -72,13 +64,13 @@ class RunningApp implements App {
   }
 }
 
-/** How long a worker that joins others waits for the first probes of its backends before it takes requests. */
+/** How long a worker that joins others waits for the first probes of its backends. */
 const JOIN_WITHIN_MS = 2_000;
 
-/** Wires the whole service together. If anything fails to open, everything that was opened is closed again. */
+/** Wires the service together. If anything fails to open, everything that is open is closed again. */
 export async function startApp(given: Config, overrides: AppOverrides = {}): Promise<App> {
   const { deadlines, clock, ids, localServers, worker = null } = overrides;
-  // Of this app alone: administrators change some of it while it runs.
+  // A copy for this app: administrators change some settings while it runs.
   const config = { ...given };
   const log = overrides.log ?? createLog({ level: config.logLevel, format: config.logFormat });
   const life = new Life(log);
@@ -86,20 +78,18 @@ export async function startApp(given: Config, overrides: AppOverrides = {}): Pro
     const foundation = await openFoundation({ config, life, log, clock, ids, worker });
     const ownPort = () => transports.server.port;
     const rooms = await openRooms({ config, life, foundation, ownPort, deadlines, localServers });
-    // Others serve the same port already, and know their backends.
+    // Others serve the port already, and have probed their backends.
     if (worker !== null && (worker.number > 1 || worker.starts > 1))
       await rooms.routing.probed(JOIN_WITHIN_MS);
     const parts = { config, life, foundation, rooms, worker };
     const transports = openTransports(parts);
-    // Others may ask at once for what this instance answers on the bus.
+    // Other instances may call this one at once.
     await foundation.bus.ready();
-    return new RunningApp({ ...parts, ...transports });
+    return new App({ ...parts, ...transports });
   } catch (error) {
-    await life
-      .close()
-      .catch((unclosed) =>
-        log.warn("not everything could be closed after a failed start", { error: unclosed }),
-      );
+    const unclosed = (reason: unknown) =>
+      log.warn("not everything could be closed after a failed start", { error: reason });
+    await life.close().catch(unclosed);
     throw error;
   }
 }

@@ -1,14 +1,13 @@
 import type { Log } from "../kernel/log.ts";
 
-/** Everything that is open, closed in reverse order when the service stops or its start fails half-way. */
+/** Everything that is open; closed in reverse order when the service stops, or its start fails half-way. */
 export class Life {
   readonly #open = new AsyncDisposableStack();
-  /** Whether requests in progress may finish first. */
+  /** Requests in progress may finish first. */
   isPatient = false;
 
   constructor(readonly log: Log) {}
 
-  /** Registers an open `part` and how to close it. */
   opened(part: string, close: () => void | Promise<void>): void {
     const { log } = this;
     this.#open.defer(async () => {
@@ -18,7 +17,7 @@ export class Life {
     log.debug("opened", { part });
   }
 
-  /** Closes everything, even after a failure, then throws the failures. */
+  /** Closes everything, then throws the failures. */
   close(): Promise<void> {
     return this.#open.disposeAsync();
   }

@@ -33,7 +33,7 @@ import { Video } from "../rooms/video/index.ts";
 import { SettlingThread } from "./journal-thread/thread.ts";
 import type { Life } from "./life.ts";
 
-/** How long a stopping process writes journaled usage to the database; the next start finds the rest. */
+/** How long a stopping process writes journaled usage to the database; the next start writes the rest. */
 const JOURNAL_DRAIN_MS = 10_000;
 const JOURNAL_STOP_MS = 1_000;
 
@@ -41,13 +41,13 @@ interface RoomOptions {
   config: Config;
   life: Life;
   foundation: Foundation;
-  /** Known once the listener is open. */
+  /** Available once the listener is open. */
   ownPort: () => number;
   deadlines?: Partial<Deadlines>;
   localServers?: readonly LocalServer[];
 }
 
-/** Null without an issuer; the configuration was checked: with one, the rest is there. */
+/** Null without an issuer. Reading the configuration has checked that the other settings go with it. */
 function ssoSettings(config: Config): SsoSettings | null {
   const { oidcIssuer: issuer, oidcClientId: clientId, publicUrl } = config;
   if (issuer === null || clientId === null || publicUrl === null) return null;
@@ -67,21 +67,19 @@ function ssoSettings(config: Config): SsoSettings | null {
   };
 }
 
+type Done = void | Promise<void>;
 interface Needs<R> {
-  start?(room: R): Promise<void>;
-  close?(room: R): void | Promise<void>;
+  start?(room: R): Done;
+  close?(room: R): Done;
 }
 
-interface Closing {
-  close(): void | Promise<void>;
-}
-const CLOSES: Needs<Closing> = { close: (room) => room.close() };
-const STARTS_AND_CLOSES: Needs<Closing & { start(): Promise<void> }> = {
+const CLOSES: Needs<{ close(): Done }> = { close: (room) => room.close() };
+const STARTS_AND_CLOSES: Needs<{ start(): Done; close(): Done }> = {
   start: (room) => room.start(),
   ...CLOSES,
 };
 
-/** A room is constructed, registered for closing and then started, so a failure at any point closes what is open. */
+/** A room is registered for closing before it starts, so that a failed start closes it, too. */
 const opener =
   ({ bus }: Foundation, life: Life) =>
   async <R>(name: string, room: R, { start, close }: Needs<NoInfer<R>> = {}): Promise<R> => {
@@ -120,10 +118,11 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
     "accounts",
     new Accounts({ ...foundation, adminToken, passwordSignIn, signUp: config }),
   );
-  const audit = await open("audit", new Audit({ ...foundation, dataDir, settings: config }), {
-    start: async (room) => room.start(),
-    ...CLOSES,
-  });
+  const audit = await open(
+    "audit",
+    new Audit({ ...foundation, dataDir, settings: config }),
+    STARTS_AND_CLOSES,
+  );
   const ledger = await open("ledger", new Ledger({ ...foundation, pointsPerUsd }));
   const usage = await open("usage", new Usage({ db, clock, settings: config }));
   const { balances } = ledger;
@@ -168,8 +167,8 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
   const watched = { routing, agents, providers, metering, requests, localServers: found, settings };
   const system = await open("system", new System({ ...foundation, ...watched }), STARTS_AND_CLOSES);
 
-  const told = { settings: config, post: network.fetch, routing, agents, metering };
-  const alerts = await open("alerts", new Alerts({ ...foundation, ...told }), CLOSES);
+  const observed = { settings: config, post: network.fetch, routing, agents, metering };
+  const alerts = await open("alerts", new Alerts({ ...foundation, ...observed }), CLOSES);
 
   // Rooms that spend: chat, video, realtime.
   const isInForce = ({ keyId, userId }: Pick<Payer, "keyId" | "userId">): Promise<boolean> =>
@@ -224,5 +223,5 @@ const sweepsOf = (rooms: Rooms) => ({
   "audit entries": rooms.audit.sweep,
 });
 
-/** The rooms as the wiring has them: some expose more here than to each other. */
+/** The rooms' classes, which have more members than rooms see of each other. */
 export type OpenRooms = Awaited<ReturnType<typeof openRooms>>;

@@ -15,14 +15,14 @@ function tryLock(dataDir: string): InstanceLock | null {
 /** Whether several processes may share this configuration. */
 const isShared = ({ databaseUrl, redisUrl }: Config) => databaseUrl !== null || redisUrl !== null;
 
-/** Held as long as the process lives; null when another one holds it, or when there may be several. */
+/** Null if several processes may share the configuration, or if another one holds the lock. */
 export function lockAlone(config: Config): InstanceLock | null {
   if (isShared(config)) return null;
   privateFolder(config.dataDir);
   return tryLock(config.dataDir);
 }
 
-/** Without a bus they miss each other's revocations and count limits apart: fine for a brief handover only. */
+/** Without a bus, processes miss each other's revocations and limits: acceptable for a brief handover only. */
 export function warnUnlessAlone(config: Config, lock: InstanceLock | null, log: Log): void {
   if (lock || isShared(config)) return;
   log.warn(
@@ -30,9 +30,8 @@ export function warnUnlessAlone(config: Config, lock: InstanceLock | null, log: 
   );
 }
 
-/** Held by the supervisor as long as it lives: a second one would count limits and holds for itself. */
+/** For the supervisor: a second one would count limits and holds separately. With Redis several may run. */
 export function lockForWorkers(config: Config): InstanceLock | null {
-  // A Redis counts for everyone who shares it.
   if (config.redisUrl !== null) return null;
   privateFolder(config.dataDir);
   const lock = tryLock(config.dataDir);

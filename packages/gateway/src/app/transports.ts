@@ -87,7 +87,7 @@ function publishFigures(
   for (const [name, help, read] of figures) metrics.gauge(name, help, read);
 }
 
-/** The certificate of the operator's files, where there are any. */
+/** The certificate in the operator's files, if there are any. */
 function openCertificate(
   { tlsCert: certFile, tlsKey: keyFile }: Config,
   life: Life,
@@ -104,7 +104,6 @@ function openCertificate(
   return files;
 }
 
-/** Who may come in by a key, and how often. */
 function openGate(config: Config, { clock, bus, counter }: Foundation, rooms: OpenRooms, tries: FailedTries) {
   return new Gate({
     authenticator: rooms.accounts,
@@ -117,7 +116,7 @@ function openGate(config: Config, { clock, bus, counter }: Foundation, rooms: Op
   });
 }
 
-/** What is served besides the rooms' own routes: documents, metrics and what the console asks before anybody signs in. */
+/** Routes that belong to no room: documents, metrics, and what the console asks before anybody signs in. */
 function pageRoutes(
   { config, foundation: { metrics, instances }, rooms: { accounts, sso }, worker }: TransportOptions,
   registry: Registry,
@@ -129,7 +128,6 @@ function pageRoutes(
       metricsText: worker && instances ? workerMetrics(metrics, instances, worker) : () => metrics.text(),
       metricsToken: config.metricsToken,
       isSecure: config.tlsCert !== null,
-      version: VERSION,
     }),
     ...consoleRoutes({
       hosts,
@@ -142,23 +140,16 @@ function pageRoutes(
   ];
 }
 
-/** Opens the listener: from here on the service takes requests. */
+/** Opens the listener last: from then on the service takes requests. */
 export function openTransports(options: TransportOptions): Transports {
   const { config, life, foundation, rooms } = options;
   const { bus, clock, ids, log, metrics } = foundation;
   const { accounts, audit } = rooms;
   const registry = new Registry(surfaces);
   const tries = new FailedTries(clock, bus);
-  const record = (surface: string, requestId: string) => rooms.requests.open(surface, requestId);
+  const record = (surface: string, requestId = ids.ordered()) => rooms.requests.open(surface, requestId);
   const calls = metrics.counter("gateway_rpc_calls_total", "JSON-RPC calls by method and outcome");
-  const runner = new RpcRunner({
-    registry,
-    rooms,
-    log,
-    calls,
-    audit,
-    record: (method) => record(method, ids.ordered()),
-  });
+  const runner = new RpcRunner({ registry, rooms, log, calls, audit, record });
   const events = new EventsTransport({ ...foundation, authenticator: accounts });
   life.opened("notification streams", () => events.close());
   publishFigures(metrics, rooms, { events, bus, config });

@@ -6,15 +6,14 @@ import { randomIds } from "../kernel/ids.ts";
 import { silentLog } from "../kernel/log.ts";
 import { type App, startApp } from "./index.ts";
 
-/** What a start brings about comes first. */
+/** After the other work of a start. */
 const AFTER_MS = 1_000;
-/** A start takes far less. */
+/** Folders older than this were left by killed processes. */
 const LEFT_MS = 600_000;
 
 /**
- * Code is several times as fast once the runtime has compiled it, after thousands of requests, which the service of a
- * small team takes days to see. A second service in this process is sent them, one at a time, with a folder, a port and
- * an upstream of its own, so that nothing of this one is touched.
+ * Code is several times as fast once the runtime has compiled it, after thousands of requests, which take a small team
+ * days. They are sent, one at a time, to a second service in this process with its own folder, port and upstream.
  */
 export function warmUpSoon({ log }: App, rounds: number): void {
   if (rounds === 0) return;
@@ -29,7 +28,7 @@ export function warmUpSoon({ log }: App, rounds: number): void {
   }, AFTER_MS);
 }
 
-/** A folder of its own; those that killed processes left are removed. */
+/** Also removes folders that killed processes left. */
 function openFolder(): { dataDir: string; remove(): void } {
   const prefix = "model-gateway-warm-up-";
   for (const name of readdirSync(tmpdir()).filter((each) => each.startsWith(prefix))) {

@@ -143,13 +143,7 @@ export function toServiceError(error: unknown): ServiceError {
 export const isOurs = ({ kind, cause }: ServiceError): boolean =>
   kind === "internal" || cause instanceof Outage;
 
-export interface RpcErrorObject {
-  code: number;
-  message: string;
-  data?: Record<string, unknown>;
-}
-
-export function toRpcError(error: ServiceError): RpcErrorObject {
+export function toRpcError(error: ServiceError) {
   const { retryAfterSeconds } = error;
   const data =
     retryAfterSeconds === undefined ? error.data : { ...error.data, retry_after: retryAfterSeconds };

@@ -1,4 +1,4 @@
-/** Names of the OpenTelemetry GenAI conventions, which are still in development, in one place. */
+/** Names of the OpenTelemetry GenAI conventions, which are still in development. */
 export const GEN_AI = {
   operation: "gen_ai.operation.name",
   provider: "gen_ai.provider.name",
@@ -8,9 +8,8 @@ export const GEN_AI = {
   outputTokens: "gen_ai.usage.output_tokens",
 } as const;
 
-/** General conventions that go with them. */
 export const OTEL = {
-  /** What kind of failure; its presence marks the span as failed. */
+  /** Its presence marks the span as failed. */
   errorType: "error.type",
 } as const;
 

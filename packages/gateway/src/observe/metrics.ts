@@ -1,4 +1,4 @@
-/** Counters, gauges and histograms of one process, and their Prometheus text. */
+/** Counters, gauges and histograms of one process, and their text for Prometheus. */
 type Labels = Record<string, string>;
 
 const LABEL_SETS_MAX = 2000;
@@ -13,7 +13,6 @@ const render = (labels: Labels) => {
 
 export interface Counter {
   add(amount?: number, labels?: Labels): void;
-  total(): number;
 }
 
 export interface Histogram {
@@ -36,12 +35,12 @@ interface LabelNode<T> {
   byNext: Map<string, LabelNode<T>>;
 }
 
-/** One series a label set, bounded so that an unexpected label cannot grow without end. */
+/** One series per label set, up to a limit, in case labels take unexpected values. */
 function seriesMap<T>(create: (labels: Labels) => T) {
   const series: T[] = [];
   const root: LabelNode<T> = { byNext: new Map() };
   const of = (labels: Labels): T => {
-    // Found value by value: some are counted with every request, and one text of them all would be new each time.
+    // Looked up value by value: a joined key would allocate a text for every request.
     let node = root;
     for (const name in labels) {
       let next = node.byNext.get(labels[name]!);
@@ -78,11 +77,10 @@ export class Metrics {
       add(amount = 1, labels = unlabelled) {
         of(labels).value += amount;
       },
-      total: () => series.reduce((sum, { value }) => sum + value, 0),
     };
   }
 
-  /** Read when it is asked for: one number, or one per label set. A name that ends in `_total` is a counter's. */
+  /** Read at each scrape: one number, or one per label set. A name that ends with `_total` is a counter's. */
   gauge(name: string, help: string, read: () => number | { labels: Labels; value: number }[]): void {
     this.#section(name, help, name.endsWith("_total") ? "counter" : "gauge", () => {
       const value = read();

@@ -15,7 +15,7 @@ export interface FinishedSpan {
 
 const KINDS: Record<SpanKind, number> = { internal: 1, server: 2, client: 3 };
 const STATUS_ERROR = 2;
-/** A prompt or a stack trace has no place in an attribute. */
+/** Attributes are not for prompts or stack traces. */
 const TEXT_LENGTH_MAX = 1_024;
 
 /** Nanoseconds as text: they do not fit a JSON number. */

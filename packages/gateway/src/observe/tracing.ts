@@ -5,7 +5,7 @@ import { type AttributeValue, encodeSpans, type FinishedSpan, type SpanKind } fr
 
 type Attributes = Record<string, AttributeValue | undefined>;
 
-/** Which trace a span belongs to, as W3C `traceparent` carries it. */
+/** The trace and span of a W3C `traceparent`. */
 interface SpanContext {
   traceId: string;
   spanId: string;
@@ -14,7 +14,7 @@ interface SpanContext {
 
 interface SpanOptions {
   attributes?: Attributes;
-  /** The span that this one is part of: another span's `context`, or what `parseTraceparent` read. */
+  /** Another span's `context`, or the result of `parseTraceparent`. */
   parent?: SpanContext | null;
   kind?: SpanKind;
 }
@@ -28,30 +28,21 @@ export interface Span {
 export interface Tracer {
   readonly enabled: boolean;
   span(name: string, options?: SpanOptions): Span;
-  /** Sends what waits, or gives up at the deadline. */
+  /** Sends the waiting spans, or gives up after a while. */
   close(): Promise<void>;
 }
 
 const SILENT_SPAN: Span = { context: null, end() {} };
-/** Tracing switched off: a call that does nothing. */
 export const noTracer: Tracer = { enabled: false, span: () => SILENT_SPAN, close: async () => {} };
 
-const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-|$)/;
+/** Version ff is invalid. */
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-|$)/;
 const ZEROS = /^0+$/;
 
-/** The parent that a `traceparent` header names; null for none and for anything malformed. */
+/** Null for a malformed header. */
 export function parseTraceparent(header: string | null): SpanContext | null {
   const [, traceId, spanId, flags] = (header && TRACEPARENT.exec(header)) || [];
-  if (
-    !traceId ||
-    !spanId ||
-    !flags ||
-    ZEROS.test(traceId) ||
-    ZEROS.test(spanId) ||
-    header!.startsWith("ff")
-  ) {
-    return null;
-  }
+  if (!traceId || !spanId || !flags || ZEROS.test(traceId) || ZEROS.test(spanId)) return null;
   return { traceId, spanId, sampled: (Number.parseInt(flags, 16) & 1) === 1 };
 }
 
@@ -72,14 +63,13 @@ interface TracerOptions {
   version: string;
   clock: Clock;
   log: Log;
-  /** Called with the number of spans each time some are lost. */
   onDropped?: (count: number) => void;
 }
 
 const randomHex = (byteCount: number): string => crypto.getRandomValues(new Uint8Array(byteCount)).toHex();
 
-/** Records spans and sends them to an OTLP collector in batches, in the background, never on a request's path. */
-class OtlpTracer implements Tracer {
+/** Records spans and sends them to an OTLP collector in batches, in the background. */
+export class OtlpTracer implements Tracer {
   readonly enabled = true;
   readonly #url: string;
   readonly #stopTimer: () => void;
@@ -93,7 +83,7 @@ class OtlpTracer implements Tracer {
   }
 
   span(name: string, { attributes, parent, kind = "internal" }: SpanOptions = {}): Span {
-    // The caller decided for the whole trace.
+    // The caller decided not to sample the whole trace.
     if (parent && !parent.sampled) return SILENT_SPAN;
     const context = { traceId: parent?.traceId ?? randomHex(16), spanId: randomHex(8), sampled: true };
     const startMs = this.options.clock.now();
@@ -161,7 +151,7 @@ class OtlpTracer implements Tracer {
         signal: AbortSignal.timeout(EXPORT_TIMEOUT_MS),
         redirect: "manual",
       });
-      // The body must be read for the connection to be used again.
+      // The connection is reused only if the body was read.
       await response.arrayBuffer();
       if (response.ok) {
         this.#failures = 0;
@@ -176,7 +166,7 @@ class OtlpTracer implements Tracer {
     log.warn("span export failed", { problem, spans: batch.length });
   }
 
-  /** The batch goes to the front again, unless it has failed too often or there is no more room. */
+  /** Puts the batch back to the front, unless it has failed too often or there is no room. */
   #retryLater(batch: FinishedSpan[]): void {
     this.#failures++;
     const room = QUEUE_MAX - this.#queue.length;
@@ -186,5 +176,3 @@ class OtlpTracer implements Tracer {
     this.#queue.unshift(...kept);
   }
 }
-
-export const createTracer = (options: TracerOptions): Tracer => new OtlpTracer(options);

@@ -3,17 +3,17 @@ import type { Certificate } from "@model-gateway/wire/server";
 import { type Clock, isoTime } from "../kernel/clock.ts";
 import type { Log } from "../kernel/log.ts";
 
-/** Renewals replace files, or links to them, in ways that a watch on a file misses; reading them costs little. */
+/** The files are read again and again: renewals replace them, or links to them, in ways that file watches miss. */
 const READ_EVERY_MS = 5_000;
 
 interface Loaded extends Certificate {
   expiresAtMs: number;
 }
 
-/** The certificate and key that the operator's files hold, also after they were renewed. */
+/** The certificate and key in the operator's files, reloaded when they are renewed. */
 export class CertificateFiles {
   #loaded: Loaded;
-  /** What could not be used, so that it is logged once. */
+  /** The last problem, which is logged once. */
   #problem = "";
   readonly #endReading: () => void;
 
@@ -53,7 +53,7 @@ export class CertificateFiles {
     return { cert, key, expiresAtMs: Date.parse(parsed.validTo) };
   }
 
-  /** Both files are rarely replaced at the same moment: until they fit, the old ones stay in use. */
+  /** The files are rarely replaced at the same moment: until they match, the old ones stay in use. */
   #reload(): void {
     const { log } = this.options;
     try {

@@ -5,7 +5,7 @@ import { ServiceError } from "../kernel/errors.ts";
 const ALLOWED_METHODS = "GET, POST, DELETE";
 const PREFLIGHT_AGE_SECONDS = 600;
 
-/** Cross-origin access for the listed origins only; none by default. */
+/** Cross-origin access for the listed origins only. */
 export class Cors {
   #origins: ReadonlySet<string>;
   constructor(origins: readonly string[]) {
@@ -21,14 +21,14 @@ export class Cors {
     return origin && this.#origins.has(origin) ? origin : null;
   }
 
-  /** Refuses what a page of another site sends without credentials: unread answers and WebSockets could still do harm. */
+  /** Refuses requests of other sites' pages without credentials: they can do harm even if pages cannot read the answers. */
   refusal(request: HttpRequest): ServiceError | null {
     const origin = request.header("origin");
     if (!origin || this.#origins.has(origin)) return null;
     const site = request.header("sec-fetch-site");
-    const isForeign =
-      site === null ? !isSameHost(origin, request.header("host")) : site !== "same-origin" && site !== "none";
-    if (!isForeign) return null;
+    const isOwn =
+      site === null ? isSameHost(origin, request.header("host")) : site === "same-origin" || site === "none";
+    if (isOwn) return null;
     return new ServiceError(
       "forbidden",
       `Pages of ${origin.slice(0, 200)} may not call this service; SERVICE_CORS_ORIGINS lists those that may`,
@@ -42,7 +42,7 @@ export class Cors {
     const headers = {
       "access-control-allow-origin": origin,
       "access-control-allow-methods": ALLOWED_METHODS,
-      // Client libraries send headers of their own; an origin that is trusted may send what it likes.
+      // Client libraries send their own headers, and listed origins are trusted.
       "access-control-allow-headers":
         request.header("access-control-request-headers") ?? "authorization, content-type",
       "access-control-max-age": String(PREFLIGHT_AGE_SECONDS),
@@ -70,7 +70,7 @@ export class Cors {
   }
 }
 
-/** By name and port: behind a proxy the scheme may be another one. */
+/** Compares name and port only: behind a proxy the scheme may differ. */
 function isSameHost(origin: string, host: string | null): boolean {
   return URL.canParse(origin) && new URL(origin).host === host?.toLowerCase();
 }

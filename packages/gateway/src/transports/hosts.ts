@@ -5,26 +5,26 @@ import { ServiceError } from "../kernel/errors.ts";
 const USER_AGENT_LENGTH_MAX = 256;
 const FORWARDED_HEADERS = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"] as const;
 
-/** `[::1]:8080`, `localhost:8080` or `Gateway.example.` as the name alone. */
+/** The name alone of `[::1]:8080`, `localhost:8080` or `Gateway.example.`. */
 const nameOf = (host: string): string =>
   host
     .trim()
     .toLowerCase()
     .replace(/:\d*$/, "")
-    // Only an IPv6 address stands in brackets.
+    // Only IPv6 addresses may be in brackets.
     .replace(/^\[([\da-f.]*:[\da-f:.]*)\]$/, "$1")
     .replace(/\.$/, "");
 
 const isLoopbackAddress = (address: string): boolean =>
   address === "::1" || (ipFamily(address) === 4 && address.startsWith("127."));
 
-/** Browsers resolve `*.localhost` to this machine without asking anyone. */
+/** Browsers resolve `*.localhost` to this machine. */
 export const isLoopbackName = (host: string): boolean => {
   const name = nameOf(host);
   return name === "localhost" || name.endsWith(".localhost") || isLoopbackAddress(name);
 };
 
-/** Host names under which callers without credentials are answered, against DNS rebinding. Any address will do. */
+/** Host names under which callers without credentials are answered, against DNS rebinding. All IP addresses are. */
 export class Hosts {
   readonly #names: ReadonlySet<string>;
 
@@ -44,13 +44,13 @@ export class Hosts {
   }
 }
 
-/** Where a request comes from; each part is looked up only when something asks for it. */
+/** Where a request comes from; looked up when needed. */
 export class RequestSource extends ClientAddress implements CallSource {
   get userAgent(): string | null {
     return this.request.header("user-agent")?.slice(0, USER_AGENT_LENGTH_MAX) ?? null;
   }
 
-  /** A bare proxy on this machine looks the same, except that it speaks HTTP/1.0 or carries the visitor's Origin. */
+  /** A proxy on this machine that adds no headers can be told apart by HTTP/1.0, or the visitor's Origin. */
   get isLocal(): boolean {
     const { request } = this;
     const origin = request.header("origin");

@@ -16,7 +16,7 @@ import { isOurs, ServiceError, toRestReply, toServiceError } from "../kernel/err
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 import type { RequestRecord } from "../kernel/request-record.ts";
-import { type AnyRoute, checkRoute } from "../kernel/route.ts";
+import type { AnyRoute } from "../kernel/route.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
 import { type Hosts, RequestSource } from "./hosts.ts";
@@ -24,12 +24,12 @@ import { type Gate, RouteRunner, type RouteRunnerOptions } from "./rest/runner.t
 import { type createRpcHttp, RPC_BODY_BYTES_MAX } from "./rpc/http.ts";
 import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 
-/** A WebSocket transport beside the RPC plane, e.g. the agents' tunnel. */
+/** A WebSocket transport besides JSON-RPC, such as the agents' tunnel. */
 export interface SocketTransport<Data> extends SocketHandlers<Data> {
   path: string;
-  /** The subprotocol that is selected where the client offers it. */
+  /** Selected if the client offers it. */
   protocol?: string;
-  /** Data for the new socket, or the refusal; decided before the upgrade. */
+  /** Data for the new socket, or the refusal, before the upgrade. */
   admit(request: HttpRequest, query: URLSearchParams, source: CallSource): Promise<Data | Reply>;
 }
 
@@ -38,7 +38,7 @@ interface HttpServerOptions {
   port: number;
   reusePort?: boolean;
   certificate?: () => Certificate;
-  /** Null: as many as the open files allow. */
+  /** Null: as many as the limit of open files allows. */
   connectionsMax: number | null;
   connectionRefused(): void;
   uploadBytesMax: number;
@@ -51,23 +51,23 @@ interface HttpServerOptions {
   events: EventsTransport;
   // biome-ignore lint/suspicious/noExplicitAny: each transport knows the data of its own sockets
   sockets: readonly SocketTransport<any>[];
-  /** Opens the record of a request; null when none are kept. */
+  /** Null while no records are kept. */
   record(surface: string, requestId: string): RequestRecord | null;
   rooms: Rooms;
   ids: Ids;
   log: Log;
-  /** For network deadlines: always real time, even when tests give the rooms another clock. */
+  /** For network deadlines: real time, even if tests give the rooms another clock. */
   clock: Clock;
   trustedProxies: Networks;
   corsOrigins: readonly string[];
   hosts: Hosts;
   basePath: string;
-  /** Answers a GET that no route has, e.g. with a page of the console. */
+  /** Answers a GET without a route, for example with a page of the console. */
   fallback?: (request: HttpRequest, path: string) => Promise<Response | null> | null;
 }
 
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
-/** Of the connections, what callers who are not signed in may have. */
+/** Shares of the connections for callers who are not signed in. */
 const STRANGERS_SHARE = 1 / 2;
 const STRANGERS_OF_ONE_ADDRESS_SHARE = 1 / 4;
 const CONNECTIONS_MAX_HINT =
@@ -76,7 +76,7 @@ const RPC_METHODS: readonly string[] = ["GET", "POST"];
 
 const CHALLENGE = { "www-authenticate": "Bearer", "x-should-retry": "false" };
 
-/** A 401 says how to sign in, and client libraries need not try the same credentials again. */
+/** Adds to a 401 how to sign in, and that client libraries need not retry. */
 function challenged(answer: AnyReply): AnyReply {
   if (!(answer instanceof Reply) || answer.head.status !== 401) return answer;
   const head = { ...answer.head, headers: { ...CHALLENGE, ...answer.head.headers } };
@@ -90,7 +90,6 @@ class Dispatcher {
   readonly #cors: Cors;
 
   constructor(options: HttpServerOptions, cors: Cors) {
-    for (const route of options.routes) checkRoute(route);
     this.#options = options;
     this.#router = new Router(options.routes);
     this.#runner = new RouteRunner(options);
@@ -110,7 +109,7 @@ class Dispatcher {
     const { method } = request;
     if (basePath !== "" && request.path === basePath) return toSlash(basePath, ids.ordered());
     const whole = withoutBase(request.path, basePath);
-    // Clients whose base URL already ends in /v1 often add it once more.
+    // Clients whose base URL ends with /v1 often add it twice.
     const path = whole.startsWith("/v1/v1/") ? whole.slice(3) : whole;
     if (path === "/api/rpc") {
       const refusal = this.#refusalOf;
@@ -162,7 +161,7 @@ class Dispatcher {
     }
     return new SocketReply(ids.ordered(), data, rpcSocket, {
       hint: "Expected a WebSocket upgrade; POST JSON-RPC requests instead.",
-      // An anonymous socket may send no more at once than its calls may hold.
+      // No more than the calls of an anonymous socket may hold together.
       ...(data.anonymous && { messageBytesMax: RPC_BODY_BYTES_MAX }),
     });
   }
@@ -183,7 +182,6 @@ class Dispatcher {
 
   #refusalOf = (request: HttpRequest) => this.#options.hosts.refusal(request) ?? this.#cors.refusal(request);
 
-  /** Errors that no handler caught still get an answer. */
   #failed(error: unknown): AnyReply {
     const failure = toServiceError(error);
     if (isOurs(failure)) this.#options.log.error("unhandled error in a request", { error });
@@ -195,7 +193,7 @@ class Dispatcher {
 const toSlash = (basePath: string, requestId: string) =>
   new Reply({ status: 308, contentType: "", requestId, headers: { location: `${basePath}/` } }, "");
 
-/** The one listener: routes, the RPC plane, the event streams and the WebSockets. */
+/** Serves routes, JSON-RPC, event streams and WebSockets on one listener. */
 export function startHttpServer(options: HttpServerOptions): Listener {
   const { host, port, reusePort = false, certificate, clock, ids, log, trustedProxies } = options;
   const cors = new Cors(options.corsOrigins);

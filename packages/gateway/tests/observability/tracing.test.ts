@@ -4,7 +4,7 @@ import { until } from "@model-gateway/testing/until.ts";
 import { readConfig } from "../../src/config.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { GEN_AI, OTEL } from "../../src/observe/genai-attributes.ts";
-import { createTracer, noTracer, parseTraceparent, type Tracer } from "../../src/observe/tracing.ts";
+import { noTracer, OtlpTracer, parseTraceparent, type Tracer } from "../../src/observe/tracing.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests look into exports freely
 type Any = any;
@@ -50,7 +50,7 @@ afterEach(async () => {
 function trace(endpoint: string) {
   const clock = new ManualClock();
   let dropped = 0;
-  const tracer: Tracer = createTracer({
+  const tracer: Tracer = new OtlpTracer({
     endpoint,
     headers: { "x-team": "blue" },
     serviceName: "gw",

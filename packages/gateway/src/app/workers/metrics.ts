@@ -5,14 +5,14 @@ import type { WorkerPlace } from "./messages.ts";
 const ANSWER_WITHIN_MS = 2_000;
 const SECTION_START = "# HELP ";
 
-/** `name 1` and `name{a="b"} 1`, with one more label. */
+/** Adds the label to `name 1` or `name{a="b"} 1`. */
 const labelled = (line: string, worker: number): string =>
   line.replace(/^([a-zA-Z_:][\w:]*)(\{?)/, (_, name: string, open: string) =>
     open ? `${name}{worker="${worker}",` : `${name}{worker="${worker}"}`,
   );
 
-/** The sections of several texts by metric: one description, then every worker's samples. */
-export function mergedMetrics(texts: readonly (readonly [worker: number, text: string])[]): string {
+/** For each metric one description, then the samples of all workers. */
+function mergedMetrics(texts: readonly (readonly [worker: number, text: string])[]): string {
   const sections = new Map<string, string[]>();
   for (const [worker, text] of texts) {
     let samples: string[] = [];
@@ -32,7 +32,7 @@ export function mergedMetrics(texts: readonly (readonly [worker: number, text: s
   return `${[...sections.values()].flat().join("\n")}\n`;
 }
 
-/** The figures of all workers: a scrape reaches only one of them, which asks the others. */
+/** The metrics of all workers: a scrape reaches one of them, which asks the others. */
 export function workerMetrics(
   metrics: Metrics,
   requests: Requests,

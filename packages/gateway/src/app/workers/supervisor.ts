@@ -8,13 +8,13 @@ import type { Log } from "../../kernel/log.ts";
 import type { FromWorker, ToWorker } from "./messages.ts";
 
 const SOCKET_FILE = "workers.sock";
-/** What the kernel allows is 108 with the final zero. */
+/** Linux allows 107. */
 const SOCKET_PATH_LENGTH_MAX = 100;
-/** A worker that ends is replaced after the first delay, and after twice the last one when that ends soon, too. */
+/** Delay before a worker is restarted; doubled each time it ends soon. */
 const RESTART_MS = { first: 100, most: 10_000 };
-/** A worker that has run for so long was no failed start. */
+/** A worker that ran for this long did not end soon. */
 const SETTLED_MS = 60_000;
-/** What closing takes beyond the time that streams have; then a worker is killed. */
+/** Time for closing after the drain; then workers are killed. */
 const CLOSING_MS = 20_000;
 
 interface SupervisorOptions {
@@ -25,20 +25,20 @@ interface SupervisorOptions {
 
 type Ready = Extract<FromWorker, { ready: unknown }>["ready"];
 
-/** One of the N places, and the process that has it now. */
+/** A worker's number, and the process that has it now. */
 class Seat {
   child: Subprocess<"ignore", "inherit", "inherit"> | null = null;
   starts = 0;
   readyAtMs: number | null = null;
   restartMs = RESTART_MS.first;
   cancelRestart: () => void = () => {};
-  waiting: { resolve(ready: Ready): void; reject(error: Error): void } | null = null;
+  waiting: PromiseWithResolvers<Ready> | null = null;
   failure: { message: string; code?: string } | null = null;
 
   constructor(readonly number: number) {}
 }
 
-/** The workers' socket, relative to here where that is shorter: what a path of a socket may have is little. */
+/** The path of the workers' socket, relative if that is shorter: paths of sockets must be short. */
 export function socketPath(dataDir: string): string {
   const path = join(dataDir, SOCKET_FILE);
   const fromHere = relative(process.cwd(), path);
@@ -74,7 +74,7 @@ export class Supervisor {
     const supervisor = new Supervisor(options);
     const [first, ...others] = supervisor.#seats as [Seat, ...Seat[]];
     try {
-      // Alone at first: it brings the database up to date, makes what secrets are missing and finds a free port.
+      // The first starts alone: it migrates the database, creates missing secrets and finds a free port.
       const { url, port, introduction } = await supervisor.#start(first);
       supervisor.#port = port;
       await Promise.all(others.map((seat) => supervisor.#start(seat)));
@@ -87,13 +87,12 @@ export class Supervisor {
     }
   }
 
-  /** Lets requests in progress finish, within the limits of a drain, and ends every worker. */
   async drain(): Promise<void> {
     const { drainGraceMs, drainTimeoutMs } = this.options.config;
     this.#isStopping = true;
     for (const seat of this.#seats) {
       seat.cancelRestart();
-      this.#tell(seat, { drain: true });
+      this.#send(seat, { drain: true });
     }
     const ended = new Promise<void>((resolve) => {
       this.#whenEnded = resolve;
@@ -126,17 +125,17 @@ export class Supervisor {
       stdio: ["ignore", "inherit", "inherit"],
       env: process.env,
       serialization: "json",
-      ipc: (message) => this.#heard(seat, message),
+      ipc: (message) => this.#received(seat, message),
       onExit: ({ signalCode: signal }, code) => this.#ended(seat, { code, signal }),
     });
     seat.child = child;
-    this.#tell(seat, {
+    this.#send(seat, {
       start: {
         config: {
           ...config,
           port: this.#port,
           reusePort: true,
-          // The kernel spreads connections over the workers, so each may have its share.
+          // The kernel spreads connections evenly over the workers.
           connectionsMax:
             config.connectionsMax === null ? null : Math.ceil(config.connectionsMax / config.workers),
         },
@@ -149,28 +148,24 @@ export class Supervisor {
         },
       },
     });
-    return new Promise<Ready>((resolve, reject) => {
-      seat.waiting = { resolve, reject };
-    });
+    seat.waiting = Promise.withResolvers<Ready>();
+    return seat.waiting.promise;
   }
 
-  #tell({ child }: Seat, message: ToWorker): void {
+  #send({ child }: Seat, message: ToWorker): void {
     try {
       child?.send(message);
     } catch {}
   }
 
-  #heard(seat: Seat, said: unknown): void {
-    if (typeof said !== "object" || said === null) return;
-    const message = said as FromWorker;
-    if ("ready" in message) this.#ready(seat, message.ready);
-    else seat.failure = message.failed;
-  }
-
-  #ready(seat: Seat, ready: Ready): void {
-    seat.readyAtMs = systemClock.elapsed();
-    seat.waiting?.resolve(ready);
-    seat.waiting = null;
+  #received(seat: Seat, data: unknown): void {
+    if (typeof data !== "object" || data === null) return;
+    const message = data as FromWorker;
+    if ("ready" in message) {
+      seat.readyAtMs = systemClock.elapsed();
+      seat.waiting?.resolve(message.ready);
+      seat.waiting = null;
+    } else seat.failure = message.failed;
   }
 
   #ended(seat: Seat, { code, signal }: { code: number | null; signal: string | number | null }): void {
@@ -180,7 +175,7 @@ export class Supervisor {
     const reason = failure?.message ?? `worker ${seat.number} ended before it was ready`;
     waiting?.reject(Object.assign(new Error(reason), failure?.code && { code: failure.code }));
     this.#checkEnded();
-    // A worker that was never ready fails the start of the service.
+    // A first worker that never was ready fails the start of the service.
     const failedFirst = seat.starts === 1 && seat.readyAtMs === null;
     if (this.#isStopping || failedFirst) return;
     this.#restart(seat, { code, signal, ...(failure && { failure: failure.message }) });

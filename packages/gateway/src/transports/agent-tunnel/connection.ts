@@ -5,7 +5,7 @@ import type { ServerSocket } from "@model-gateway/wire/websocket";
 import type { Clock } from "../../kernel/clock.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 
-/** How long a node may take to accept an order; the work itself is reported later. */
+/** How long a node may take to accept an order; it reports the result later. */
 const ANSWER_TIMEOUT_MS = 10_000;
 const REQUESTS_WAITING_MAX = 256;
 const REASON_BYTES_MAX = 120;
@@ -17,7 +17,7 @@ interface PendingOrder {
   cancelTimeout(): void;
 }
 
-/** One node's WebSocket from this side: orders as JSON-RPC requests, inference as tunnelled HTTP. */
+/** One node's WebSocket: orders as JSON-RPC requests, inference as tunnelled HTTP. */
 export class AgentConnection {
   readonly #socket: ServerSocket<unknown>;
   readonly #clock: Clock;
@@ -65,29 +65,26 @@ export class AgentConnection {
     if (!this.#over) this.#check(this.#socket.sendText(JSON.stringify(message)));
   }
 
-  /** The node's answer to one of our requests; one that nobody waits for any more is ignored. */
+  /** Handles the node's answer to an order, unless that has timed out. */
   answered({ id, result, error }: RpcMessage): void {
     const waiting = typeof id === "number" ? this.#waiting.get(id) : undefined;
     if (!waiting) return;
     this.#waiting.delete(id as number);
     waiting.cancelTimeout();
-    if (!error) waiting.resolve(result);
-    else {
-      const detail = error.message.slice(0, DETAIL_CHARS_MAX);
-      waiting.reject(
-        new ServiceError(
-          error.code === RpcErrorCode.invalidParams ? "invalid_params" : "app_error",
-          `The agent node refused: ${detail}`,
-        ),
-      );
+    if (!error) {
+      waiting.resolve(result);
+      return;
     }
+    const kind = error.code === RpcErrorCode.invalidParams ? "invalid_params" : "app_error";
+    const detail = error.message.slice(0, DETAIL_CHARS_MAX);
+    waiting.reject(new ServiceError(kind, `The agent node refused: ${detail}`));
   }
 
   drained(): void {
     this.#channel.drained();
   }
 
-  /** Closes from this side; everything under way ends now, not when the peer agrees. */
+  /** Everything in progress ends now, without waiting for the node. */
   close(code: number, reason: string): void {
     if (this.#over) return;
     this.ended(reason);
@@ -106,7 +103,7 @@ export class AgentConnection {
     this.#waiting.clear();
   }
 
-  /** 0: the socket took no more, so the peer would miss something. */
+  /** 0: the message was dropped, so the node would miss it. */
   #check(sentBytes: number): void {
     if (sentBytes === 0 && !this.#over) this.close(1013, "the node does not read what it is sent");
   }

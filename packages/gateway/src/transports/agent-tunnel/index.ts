@@ -25,7 +25,7 @@ import type { SocketTransport } from "../server.ts";
 import { AgentConnection } from "./connection.ts";
 
 const TOKEN_CHARS_MAX = 256;
-/** Far above what hundreds of models report at once; a node that sends more is broken. */
+/** Far more than hundreds of models report at once; a node that sends more is broken. */
 const TEXT_MESSAGES_PER_WINDOW_MAX = 2_000;
 const WINDOW_MS = 10_000;
 
@@ -63,17 +63,17 @@ type TunnelSocket<Identity> = ServerSocket<SocketData<Identity>>;
 
 interface AgentTunnelOptions<Identity> {
   desk: AgentDesk<Identity>;
-  /** Of nodes only: those that dial again and again with an old token must not shut out people at their address. */
+  /** For nodes only: one that keeps dialling with an old token must not lock out people at its address. */
   tries: FailedTries;
   clock: Clock;
   ids: Ids;
   log: Log;
 }
 
-/** `GET /ws/agent`: nodes dial in here. A bad token is refused before the upgrade. */
+/** `GET /ws/agent`: the WebSockets of nodes. A bad token is refused before the upgrade. */
 export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identity>> {
   readonly path = TUNNEL_PATH;
-  /** The answers that travel through a tunnel are let finish first. */
+  /** Answers in a tunnel may finish first. */
   readonly closesItself = true;
 
   constructor(readonly options: AgentTunnelOptions<Identity>) {}
@@ -154,7 +154,7 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
     const refuse = (code: number, why: string) => {
       this.options.log.warn("refused a node's message", { method, why });
       if (id !== undefined) connection.send({ jsonrpc: "2.0", id, error: { code, message: why } });
-      // What a node says of itself later can be corrected by the next heartbeat; a hello cannot.
+      // Later messages can be corrected by the next heartbeat, but not a hello.
       if (!data.greeted) this.#end(data, PROTOCOL_ERROR, why);
     };
     if (!Object.hasOwn(AGENT_METHODS, method)) {
@@ -201,7 +201,7 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
     return data.textMessages > TEXT_MESSAGES_PER_WINDOW_MAX;
   }
 
-  /** Ends a connection that breaks the rules; the state behind it goes at once. */
+  /** Ends a connection that breaks the protocol, and its session at once. */
   #end({ connection, session }: SocketData<Identity>, code: number, reason: string): void {
     this.options.log.warn("closing a node's connection", { code, reason });
     connection?.close(code, reason);

@@ -4,7 +4,7 @@ import { Glob } from "bun";
 export interface Asset {
   type: string;
   gzip: Uint8Array<ArrayBuffer>;
-  /** Its name changes with its content, so that it may be cached for good. */
+  /** Its name changes with its content, so that it may be cached forever. */
   immutable: boolean;
 }
 export type Assets = ReadonlyMap<string, Asset>;
@@ -19,7 +19,7 @@ const asset = (content: Uint8Array<ArrayBuffer> | string, type: string, immutabl
   gzip: Bun.gzipSync(typeof content === "string" ? new TextEncoder().encode(content) : content, { level: 9 }),
 });
 
-/** Bundles the console from its source: a few tens of milliseconds, so it is done when first needed. */
+/** Bundles the console from its source, which takes a few tens of milliseconds. */
 async function bundle(): Promise<Map<string, Asset>> {
   const built = await Bun.build({
     entrypoints: [join(CONSOLE_SOURCE, "index.html"), join(CONSOLE_SOURCE, "voice-worklet.ts")],
@@ -41,28 +41,26 @@ async function bundle(): Promise<Map<string, Asset>> {
   return files;
 }
 
-const titleOf = (text: string, path: string) => /^# (.+)$/m.exec(text)?.[1] ?? path;
-
 /** The documentation as Markdown under `/docs/`, and its table of contents for machines. */
 async function documents(): Promise<Map<string, Asset>> {
   const files = new Map<string, Asset>();
-  const titles = new Map<string, string>();
   const texts: { path: string; title: string; text: string }[] = [];
   for await (const path of new Glob("docs/**/*.md").scan(ROOT)) {
     const text = await Bun.file(join(ROOT, path)).text();
+    const title = /^# (.+)$/m.exec(text)?.[1] ?? path;
     files.set(`/${path}`, asset(text, "text/markdown; charset=utf-8", false));
-    titles.set(`/${path}`, titleOf(text, path));
-    texts.push({ path: path.replace(/^docs\/|\.md$/g, ""), title: titleOf(text, path), text });
+    texts.push({ path: path.replace(/^docs\/|\.md$/g, ""), title, text });
   }
   for await (const path of new Glob("docs/images/*.{svg,png}").scan(ROOT)) {
     const file = Bun.file(join(ROOT, path));
     files.set(`/${path}`, asset(await file.bytes(), file.type, false));
   }
-  // Loaded when someone searches, and searched in the browser.
+  // The browser loads this for its search.
   files.set("/docs/search.json", asset(JSON.stringify(texts), "application/json", false));
-  const index = [...titles]
-    .sort(([a], [b]) => a.localeCompare(b))
-    .map(([path, title]) => `- [${title}](${path})`);
+  const index = texts
+    .map(({ path, title }) => ({ path: `/docs/${path}.md`, title }))
+    .sort((a, b) => a.path.localeCompare(b.path))
+    .map(({ path, title }) => `- [${title}](${path})`);
   const intro =
     "# Model gateway\n\n> A self-hosted gateway in front of model servers: one address, keys, groups, metering and quotas.";
   const machines =
@@ -75,7 +73,7 @@ async function documents(): Promise<Map<string, Asset>> {
 declare const CONSOLE_ASSETS: string | undefined;
 type Packed = Record<string, { type: string; immutable: boolean; gzipBase64: string }>;
 
-/** Everything that the console serves, as text that a compiled build can carry. */
+/** All files as text, for compiled builds. */
 export async function packAssets(): Promise<string> {
   const packed: Packed = {};
   for (const [path, { type, immutable, gzip }] of await fromSource())
@@ -94,7 +92,7 @@ export async function loadAssets(basePath: string): Promise<Assets> {
     : new Map(Array.from(assets, ([path, each]) => [path, below(basePath, path, each)]));
 }
 
-/** The same file with its links to others, and the console's own knowledge of where it is. */
+/** The file with the base path in its links, and in a meta element for the console. */
 function below(basePath: string, path: string, file: Asset): Asset {
   const isList = path === "/llms.txt";
   if (!isList && path !== INDEX_PATH && !/^\/assets\/.*\.(js|css)$/.test(path)) return file;

@@ -2,10 +2,7 @@ import type { HttpRequest } from "@model-gateway/wire/http";
 import type { Log } from "../../kernel/log.ts";
 import { type Asset, type Assets, INDEX_PATH, loadAssets } from "./assets.ts";
 
-/**
- * Nothing inline runs, nobody may put the console into a frame, and no other host is asked, unless someone plays a
- * film that is there.
- */
+/** No inline scripts, no frames, and no other hosts, except for playing films. */
 const SECURITY_HEADERS = {
   "content-security-policy": [
     "default-src 'none'",
@@ -27,10 +24,10 @@ const SECURITY_HEADERS = {
 const HTML = /^\s*(?:text\/html|application\/xhtml\+xml)\s*(?:;|$)/i;
 const REFUSED = /;\s*q=0(?:\.0*)?\s*(?:;|$)/i;
 const IMMUTABLE = "public, max-age=31536000, immutable";
-/** Paths of the service's own surfaces: an unknown one there is an error, not a page of the console. */
+/** Unknown paths below these are errors, not pages of the console. */
 const SURFACES = /^\/(api|v1|ws|assets)(\/|$)/;
 
-/** Asks for a page by name. Programs do not: they send no Accept header, or one that takes anything. */
+/** Whether the client lists HTML. Programs send no Accept header, or one that accepts anything. */
 const acceptsHtml = (request: HttpRequest): boolean =>
   (request.header("accept") ?? "").split(",").some((range) => HTML.test(range) && !REFUSED.test(range));
 
@@ -53,7 +50,7 @@ function respond(request: HttpRequest, { type, gzip, immutable }: Asset): Respon
 const plain = (text: string, status: number): Response =>
   new Response(text, { status, headers: { "content-type": "text/plain; charset=utf-8" } });
 
-/** Answers a GET that no route has: the console's files, documentation, or the console itself. Null: nothing. */
+/** Answers a GET without a route: the console's files, documentation, or the console itself. */
 export function createConsole({ log, basePath }: { log: Log; basePath: string }) {
   let assets: Promise<Assets> | null = null;
   const load = () => {
@@ -70,7 +67,7 @@ export function createConsole({ log, basePath }: { log: Log; basePath: string })
       (files) => {
         const found = files.get(path === "/" ? INDEX_PATH : path);
         if (found) return respond(request, found);
-        // A file that is gone must not come back as a page: the browser would run it as a script.
+        // A missing file must not be answered with a page, which the browser would run as a script.
         if (isFile || /\.\w+$/.test(path) || !acceptsHtml(request)) return null;
         return respond(request, files.get(INDEX_PATH)!);
       },

@@ -3,18 +3,18 @@ import type { CallSource } from "../../kernel/context.ts";
 import { type AnyRoute, defineRoute } from "../../kernel/route.ts";
 import type { Hosts } from "../hosts.ts";
 
-export interface SetupOptions {
+interface SetupOptions {
   hosts: Hosts;
   registrationIsOpen(): Promise<boolean>;
-  /** Registration ends with the first account, so while it is open nobody has one. */
+  /** Registration closes after the first account, so while it is open there is none. */
   firstAccountOnly(): boolean;
-  /** Whether the first account needs the setup link when it is asked for from there. */
+  /** Whether the first account can be made from there only with the setup link. */
   needsSetupLink(source: CallSource): Promise<boolean>;
   passwordSignIn: boolean;
   provider: string | null;
 }
 
-/** What the console's entrance must know before anybody is signed in. */
+/** What the console asks before anybody is signed in. */
 export const consoleRoutes = (setup: SetupOptions): AnyRoute[] => [
   defineRoute({
     method: "GET",

@@ -5,30 +5,30 @@ import { fail } from "../../kernel/errors.ts";
 import { constantTimeEqual } from "../../kernel/ids.ts";
 import type { Registry } from "../../kernel/registry.ts";
 import { type AnyRoute, defineRoute, raw } from "../../kernel/route.ts";
+import { VERSION } from "../../kernel/version.ts";
 
-export interface DocumentOptions {
+interface DocumentOptions {
   registry: Registry;
   metricsText(): string | Promise<string>;
   metricsToken: string | null;
   isSecure: boolean;
-  version: string;
 }
 
-/** Stands for the address in the document that is kept. */
+/** Replaced by the service's address in each answer. */
 const SERVER_URL = "https://address-of-the-service.invalid";
 
-function once<T>(make: () => T): () => T {
-  let made: { value: T } | null = null;
+function once(make: () => string): () => string {
+  let made: string | null = null;
   return () => {
-    made ??= { value: make() };
-    return made.value;
+    made ??= make();
+    return made;
   };
 }
 
-/** The address that the client used; empty for one that named no host. */
+/** The address that the client used; empty without a Host header. */
 function serverUrlOf(request: HttpRequest, isSecure: boolean): string {
   const host = request.header("host");
-  // A proxy that ends TLS says so. Anyone can, but the answer goes to nobody else.
+  // Set by proxies. Clients can set it, too, but the answer goes to nobody else.
   const scheme = isSecure || request.header("x-forwarded-proto") === "https" ? "https" : "http";
   return host ? `${scheme}://${host}` : "";
 }
@@ -38,13 +38,14 @@ export function documentRoutes({
   metricsText,
   metricsToken,
   isSecure,
-  version,
 }: DocumentOptions): AnyRoute[] {
   const text = (body: string, contentType: string, requestId: string) =>
     new Reply({ status: 200, contentType, requestId }, body);
-  // Written once: what they are made from does not change while the service runs.
-  const openRpc = once(() => JSON.stringify(openRpcDocument(registry, { version, serverUrl: SERVER_URL })));
-  const openApi = once(() => JSON.stringify(openApiDocument(registry, version)));
+  // Built once, because the registry does not change while the service runs.
+  const openRpc = once(() =>
+    JSON.stringify(openRpcDocument(registry, { version: VERSION, serverUrl: SERVER_URL })),
+  );
+  const openApi = once(() => JSON.stringify(openApiDocument(registry, VERSION)));
   const reference = once(() => rpcReference(registry));
   return [
     defineRoute({
@@ -55,11 +56,8 @@ export function documentRoutes({
       response: raw(z.looseObject({}), { type: JSON_TYPE }),
       handler: ({ request, requestId }) => {
         const url = JSON.stringify(serverUrlOf(request, isSecure)).slice(1, -1);
-        return text(
-          openRpc().replace(SERVER_URL, () => url),
-          JSON_TYPE,
-          requestId,
-        );
+        const document = openRpc().replace(SERVER_URL, () => url);
+        return text(document, JSON_TYPE, requestId);
       },
     }),
     defineRoute({

@@ -21,12 +21,12 @@ import { type Authenticator, nameOf, type SignedIn } from "../../kernel/context.
 import { ServiceError, toRestReply } from "../../kernel/errors.ts";
 
 const KEEP_ALIVE_MS = 15_000;
-/** While the instance stops: how often its streams are checked, and how long one must have been quiet to be closed. */
+/** While the instance stops: how often streams are checked, and after how many quiet checks one is closed. */
 const RETIRING_SWEEP_MS = 500;
 const QUIET_SWEEPS_MAX = 6;
-/** An anonymous stream ends after this long without events, unless someone has opened its session. */
+/** An anonymous stream ends after this long without events, unless its session has an owner. */
 const STRANGER_IDLE_MS = 60_000;
-/** Of a subscriber that has had nothing yet. */
+/** The last id of a subscriber that has got nothing yet. */
 const FIRST_ID = "0";
 const EVENT_ID = /^[\w-]{1,64}$/;
 const KEEP_ALIVE = ": keep-alive\n\n";
@@ -38,7 +38,7 @@ interface SseOptions {
   clock: Clock;
 }
 
-/** One open subscription, reader and writer in one object, since very many of them only wait. */
+/** One open subscription. Reader and writer are one object, to save memory: very many streams only wait. */
 class Subscription implements Subscriber, ReplySource {
   #writer: ReplyWriter | null = null;
   #place: EventReader | null = null;
@@ -70,7 +70,7 @@ class Subscription implements Subscriber, ReplySource {
 
   begin(writer: ReplyWriter): void {
     this.#writer = writer;
-    // Written at once, so that the client knows that it is subscribed, and from where it may come back.
+    // Tells the client that it is subscribed, and the id to reconnect with.
     writer.write(`: subscribed\nid: ${this.#place?.lastId ?? this.#lastId ?? FIRST_ID}\n\n`);
     this.#place?.resume();
   }
@@ -93,10 +93,10 @@ class Subscription implements Subscriber, ReplySource {
     return this.#writer?.write(`id: ${id}\ndata: ${json}\n\n`) ?? false;
   }
 
-  /** Every now and then: tells the reader that the stream is there, or ends it. */
+  /** Called periodically: keeps the stream alive, or ends it. */
   tend(events: EventHub): void {
     if (!this.reader) {
-      // Only someone who was given it knows the id of a user's session.
+      // The session has an owner, so the reader must have got its id from someone.
       if (events.openerOf(this.sessionId) !== null) this.#stranger?.vouch();
       else if (this.clock.now() - this.#idleSinceMs >= STRANGER_IDLE_MS) {
         this.end();
@@ -145,7 +145,7 @@ export class EventsTransport {
     return this.#open.size;
   }
 
-  /** The instance stops: streams end when nothing can emit on them, and their readers reconnect elsewhere. */
+  /** The instance stops: streams end when nothing can emit on them, and readers reconnect elsewhere. */
   retire(isBusy: () => boolean): void {
     const sweep = () => {
       for (const subscription of [...this.#open]) if (!isBusy() || subscription.isQuiet()) subscription.end();
@@ -154,7 +154,7 @@ export class EventsTransport {
     this.#ends.push(this.options.clock.every(RETIRING_SWEEP_MS, sweep));
   }
 
-  /** By whose right it is read: the reader's, or for readers who are not signed in, that of who opened the session. */
+  /** Whose rights count: the reader's, or for strangers those of the session's owner. */
   #holderOf({ reader, sessionId }: Subscription): SignedIn | null {
     return reader ?? this.options.events.openerOf(sessionId);
   }
@@ -169,7 +169,7 @@ export class EventsTransport {
   }
 
   #shutOut(subscription: Subscription): void {
-    // The one who was shut out still knows the id.
+    // The reader still knows the id.
     if (subscription.reader) this.options.events.closeToStrangers(subscription.sessionId);
     subscription.end();
   }
@@ -185,25 +185,21 @@ export class EventsTransport {
     const refuse = (error: ServiceError) => toRestReply(error, requestId);
     const sessionId = query.get("session") ?? "";
     if (sessionId === "" || sessionId.length > SESSION_ID_LENGTH_MAX) {
-      return refuse(
-        new ServiceError(
-          "missing_fields",
-          "`session` is required: the stream_id or stream_session that a call returned",
-        ),
-      );
+      const message = "`session` is required: the stream_id or stream_session that a call returned";
+      return refuse(new ServiceError("missing_fields", message));
     }
     const { actor, sessionId: signedInAs } = await this.options.authenticator.identify(
       bearerOf(request) ?? query.get("token"),
     );
     const reader = actor && { userId: actor.userId, sessionId: signedInAs };
     const subscription = new Subscription(this.#open, this.options.clock, sessionId, reader, request);
-    // Browsers send the header when they reconnect on their own; a page that was loaded again cannot set it.
+    // Browsers send the header when they reconnect; a page that was reloaded cannot set it.
     const given = request.header("last-event-id") ?? query.get("last_event_id") ?? "";
     const lastId = EVENT_ID.test(given) ? given : null;
     const notFound = () =>
       refuse(new ServiceError("not_found", "No such session, or it has too many subscribers"));
     if (!subscription.subscribe(this.options.events, lastId)) return notFound();
-    // Asked after subscribing: a right that is taken away from now on ends the subscription.
+    // Checked after subscribing: a right that is revoked from now on ends the subscription.
     const holder = this.#holderOf(subscription);
     if (holder && !(await this.options.authenticator.mayGoOn(holder))) {
       subscription.left();

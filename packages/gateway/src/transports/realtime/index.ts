@@ -15,13 +15,13 @@ const TEXT_TYPE = "text/plain; charset=utf-8";
 const KEY_PROTOCOL = "openai-insecure-api-key.";
 /** Of OpenAI's query: sessions for transcription alone, and calls that were begun elsewhere. */
 const NOT_SERVED = ["intent", "call_id"];
-/** Events of the upstream that may come before the client has its socket. */
+/** Events of the upstream that are kept until the client's socket is open. */
 const EARLY_EVENTS_MAX = 64;
 const REASON_BYTES_MAX = 120;
 const NORMAL = 1000;
 const POLICY_VIOLATION = 1008;
 
-/** What clients may send. What a session costs is counted by these, so others do not pass. */
+/** The events that clients may send. Others do not pass, because the session's cost would be unknown. */
 const CLIENT_EVENTS: ReadonlySet<unknown> = new Set(
   (
     "session.update input_audio_buffer.append input_audio_buffer.commit input_audio_buffer.clear " +
@@ -47,7 +47,7 @@ interface RealtimeDesk {
   ): Promise<{ send(event: Event): Promise<void>; close(): void }>;
 }
 
-/** One session and its socket, which comes a moment later. */
+/** One session and its socket, which opens a moment later. */
 class Carried {
   session: { send(event: Event): Promise<void>; close(): void } | null = null;
   #socket: VoiceSocket | null = null;
@@ -57,7 +57,7 @@ class Carried {
 
   constructor(readonly ids: Ids) {}
 
-  /** What a message says, in the order of the messages: a large one is read in steps. */
+  /** Parses the messages in their order: a large one takes several turns of the event loop. */
   read(message: string): Promise<unknown> {
     const reading = this.#reading.then(() => readJsonText(message));
     this.#reading = reading.catch(() => {});
@@ -90,12 +90,12 @@ class Carried {
   }
 
   refuse(error: unknown, eventId: unknown): void {
-    const { error: told } = toRestBody(toServiceError(error));
+    const { error: details } = toRestBody(toServiceError(error));
     const about = typeof eventId === "string" ? eventId : null;
     this.event({
       type: "error",
       event_id: `event_${this.ids.uuid()}`,
-      error: { param: null, ...told, event_id: about },
+      error: { param: null, ...details, event_id: about },
     });
   }
 }
@@ -105,7 +105,7 @@ type VoiceSocket = ServerSocket<Carried>;
 const shortened = (reason: string): string =>
   new TextDecoder().decode(Buffer.from(reason).subarray(0, REASON_BYTES_MAX), { stream: true });
 
-/** `GET /v1/realtime` in the convention of OpenAI's clients: one voice session for each WebSocket. */
+/** `GET /v1/realtime` for OpenAI's clients: one voice session per WebSocket. */
 export class RealtimeSocket implements SocketTransport<Carried> {
   readonly path = "/v1/realtime";
   readonly protocol = "realtime";
@@ -119,7 +119,7 @@ export class RealtimeSocket implements SocketTransport<Carried> {
     },
   ) {}
 
-  /** Everything that can fail does so before the upgrade, as a status that clients show. */
+  /** Everything that can fail does so before the upgrade, with a status that clients show. */
   async admit(request: HttpRequest, query: URLSearchParams, { ip }: CallSource): Promise<Carried | Reply> {
     const { desk, gate, ids } = this.options;
     const requestId = ids.ordered();

@@ -30,7 +30,7 @@ import { Answer, type AnyRoute, isAudited, Raw, type RouteCall, UPLOAD } from ".
 import { LARGE_BODY_BYTES } from "../../kernel/turns.ts";
 import { validate } from "../../kernel/validate.ts";
 
-/** Of all accounts together. */
+/** For all accounts together. */
 const BODY_BYTES_IN_FLIGHT_MAX = 512 * 1024 * 1024;
 
 const NOBODY = { actor: null, adminToken: false };
@@ -45,7 +45,7 @@ export interface RouteRunnerOptions {
   keyRefused(principal: Principal, failure: ServiceError): void;
 }
 
-/** What one request of a route is known by; the gate and the body are filled in on the way to the handler. */
+/** The call on its way to the handler: the gate sets who calls, `receive` sets query and body. */
 type RoutedCall = RouteCall & { actor: Actor | null };
 
 interface RoutedRequest {
@@ -57,7 +57,7 @@ interface RoutedRequest {
 
 type CallReply = Reply | StreamedReply;
 
-/** The way of every route: who may call it, its body, its handler, its answer, its errors. */
+/** Runs a route: checks the caller, reads the body, calls the handler, checks its answer, answers errors. */
 export class RouteRunner {
   readonly #bytes = new Purse(BODY_BYTES_IN_FLIGHT_MAX);
 
@@ -96,7 +96,7 @@ export class RouteRunner {
     }
   }
 
-  /** Bodies are held until they are answered, or until their answer begins. */
+  /** Counts a body until its answer begins. */
   #hold(hold: { account: string; bytes: number }, bytes: number): void {
     if (bytes > 0 && !this.#bytes.take(hold.account, bytes))
       fail("rate_limited", "Your requests in progress are too large together; wait for some to end", {
@@ -105,7 +105,7 @@ export class RouteRunner {
     hold.bytes += bytes;
   }
 
-  /** A large answer counts, too, until it is sent or dropped: its client may not read it. */
+  /** Counts a large answer until it is sent or dropped: its client may not read it. */
   #untilSent(answer: CallReply, account: string): CallReply {
     if (!(answer instanceof Reply)) return answer;
     const { head, body, release } = answer;
@@ -121,13 +121,8 @@ export class RouteRunner {
   async #audit({ method, path }: AnyRoute, call: RoutedCall, result: unknown): Promise<void> {
     const { caller, requestId, body } = call;
     const value = result instanceof Answer ? result.value : result;
-    await this.options.audit.record(
-      auditEntry(
-        { action: `${method} ${path}`, caller, requestId },
-        { ...call.path, ...(body ?? {}) },
-        value,
-      ),
-    );
+    const entry = { action: `${method} ${path}`, caller, requestId };
+    await this.options.audit.record(auditEntry(entry, { ...call.path, ...(body ?? {}) }, value));
   }
 
   #refuse(route: AnyRoute, error: unknown, call: RoutedCall): Reply | Promise<Reply> {
@@ -136,14 +131,14 @@ export class RouteRunner {
     if (principal) this.options.keyRefused(principal, failure);
     if (isOurs(failure)) log.error("route failed", { request_id: requestId, path: request.path, error });
     const reply = route.refuse ? route.refuse(error, call) : toRestReply(failure, requestId);
-    // Otherwise those without a key could crowd out the records of everyone else.
+    // Callers without a key must not crowd out the records of others.
     if (call.record && !(failure instanceof TooManyKeys))
       noteRefusal(call.record, reply, failure, call.caller);
     return reply;
   }
 }
 
-/** A streamed answer goes on; what writes it ends the record. */
+/** The record of a streamed answer is ended by its writer. */
 function noteAnswer(record: RequestRecord, answer: CallReply): void {
   if (!(answer instanceof Reply)) return;
   const { status } = answer.head;
@@ -158,9 +153,8 @@ function noteRefusal(
   { ip }: Caller,
 ): void {
   record.addDetails({ clientIp: ip });
-  // The API decides about the status.
-  if (reply instanceof Reply) record.refused(failure, reply.head.status);
-  else record.refused(failure);
+  // APIs may use other statuses.
+  record.refused(failure, reply instanceof Reply ? reply.head.status : undefined);
 }
 
 async function receive(
@@ -189,7 +183,7 @@ async function receive(
     route.body instanceof Raw ? body : validate(route.body as ZodType, await jsonOf(body), route.invalid);
 }
 
-/** An empty body is `{}`, as absent params are on RPC: the schema says what is missing. */
+/** An empty body counts as `{}`, like absent params on RPC, so that the schema names what is missing. */
 const jsonOf = (bytes: Buffer): unknown => (isBlank(bytes) ? {} : readJson(bytes));
 
 const BLANK_BYTES_MAX = 1_024;
@@ -204,11 +198,11 @@ function answerOf(route: AnyRoute, result: unknown, requestId: string): CallRepl
   return jsonReply(JSON.stringify(response.parse(value)), requestId, status);
 }
 
-/** Text packs to a tenth or so. What packs much smaller is meant to take memory here. */
+/** Text compresses to about a tenth. What compresses far better is an attack on the memory. */
 const RATIO_MAX = 100;
 const SMALL_BYTES = 1024 * 1024;
 
-/** The body of a request as it was before its client compressed it. Never inflates to more than `mostBytes`. */
+/** Decompresses a request's body, to `mostBytes` at most. */
 export function inflated(bytes: Buffer, encoding: string, mostBytes: number): Promise<Buffer> {
   const bytesMax = Math.min(mostBytes, Math.max(SMALL_BYTES, bytes.length * RATIO_MAX));
   const name = encoding.trim().toLowerCase();
@@ -244,12 +238,12 @@ interface GateOptions {
   authenticator: Authenticator;
   keys: { authenticate(secret: string): Promise<Principal | null> };
   counter: Counter;
-  /** Of wrong tokens on routes for people and administrators. */
+  /** Counts wrong tokens on routes for people and administrators. */
   tries: FailedTries;
-  /** Of requests without a known API key. */
+  /** Counts requests without a known API key. */
   keyTries: FailedTries;
   settings: { readonly apiRateLimitRpm: number };
-  /** What else limits the pace of a key: itself, its tier and its group. */
+  /** Rate limits of the key, its tier and its group. */
   tierRates(principal: Principal): readonly Rate[];
 }
 
@@ -260,7 +254,7 @@ const unauthorized = () => new KeyRefusal("auth_required", UNAUTHORIZED);
 
 type Keyed = Pick<RouteCall, "request" | "principal" | "record"> & { caller: Pick<CallSource, "ip"> };
 
-/** Decides who may call a route, before its handler runs: notes on the call who it is, or throws the refusal. */
+/** Authenticates the caller of a route and sets who it is, or throws the refusal. */
 export class Gate {
   constructor(readonly options: GateOptions) {}
 
@@ -276,14 +270,14 @@ export class Gate {
     return this.#keyed(secret, route, call);
   }
 
-  /** The holder of a key that a WebSocket was opened with: opening it counts as a request. */
+  /** Authenticates the key of a new WebSocket, which counts as a request. */
   async keyHolder(secret: string | null, given: Omit<Keyed, "principal">): Promise<Principal> {
     const call: Keyed = { ...given, principal: null };
     await this.#keyed(secret, {}, call);
     return call.principal!;
   }
 
-  /** What the key of such a socket may do now; throws the refusal of one that has expired or was revoked. */
+  /** The key's current principal; throws if it has expired or was revoked. */
   async stillHolder(secret: string | null): Promise<Principal> {
     const principal = secret ? await this.options.keys.authenticate(secret) : null;
     if (!principal) throw unauthorized();
@@ -295,7 +289,7 @@ export class Gate {
     const principal = secret ? await keys.authenticate(secret) : null;
     if (!principal) throw keyTries.failed(call.caller.ip) ?? unauthorized();
     call.request.vouch();
-    // Also of one that is refused for its pace.
+    // Also if the rate limit refuses it.
     if (call.record) call.record.principal = principal;
     const ofKey = {
       key: `api:${principal.keyId}`,

@@ -2,7 +2,7 @@ import { networkOf } from "@model-gateway/wire/server";
 import type { Counter } from "../../bus/contract.ts";
 import { ServiceError } from "../../kernel/errors.ts";
 
-/** Calls a minute of callers who are not signed in, by address, or by /64 of IPv6. */
+/** Calls per minute of callers who are not signed in, per address or /64 of IPv6. */
 export const ANONYMOUS_CALLS_MAX = 1_200;
 const WINDOW_MS = 60_000;
 

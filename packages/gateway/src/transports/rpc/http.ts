@@ -25,7 +25,7 @@ interface RpcHttpCall {
   refusal(request: HttpRequest): ServiceError | null;
 }
 
-/** The only refusals that are not HTTP 200. */
+/** All other errors are answered with HTTP 200. */
 const STATUS: { readonly [Kind in ErrorName]?: number } = { body_too_large: 413, forbidden: 403 };
 
 export function createRpcHttp({ runner, authenticator, events, counter, tries }: RpcHttpOptions) {
@@ -36,7 +36,7 @@ export function createRpcHttp({ runner, authenticator, events, counter, tries }:
       authenticator.identify(bearerOf(request)),
     ]);
     const refusal = await refusalOf(request, identity, call);
-    // A flood must stay cheap to refuse: the ids of a large body are not worth reading it.
+    // Refusing a flood must stay cheap: large bodies are not parsed for their ids.
     if (refusal && body.length > LARGE_BODY_BYTES) throw refusal;
     const guard = (method: string) => refusal ?? socketOnly(runner.options.registry, method);
     const text = decodeUtf8(body);
@@ -48,11 +48,11 @@ export function createRpcHttp({ runner, authenticator, events, counter, tries }:
     const options = { caller: new SourcedCaller(identity, source), requestId, guard, onResponse };
     const answers = await runner.run(text, options);
     if (answers.length === 1) return jsonReply(answers[0]!, requestId);
-    // Encoding megabytes takes a while.
+    // Encoding megabytes at once would block the event loop.
     return jsonReply(await inSteps(answers, (json) => Buffer.from(json)), requestId);
   }
 
-  /** What each request of the body is answered with instead; null for callers who may call. */
+  /** The answer to every request of the body; null for callers who may call. */
   async function refusalOf(
     request: HttpRequest,
     identity: Identity,

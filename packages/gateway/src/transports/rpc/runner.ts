@@ -9,19 +9,15 @@ import { nextTurn } from "../../kernel/turns.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import { decodeBody, encodeFailure, encodeResult, type RpcRequest } from "./codec.ts";
 
-/** A larger call is read, checked and carried out in a turn each: what is small to read may be dear to check. */
+/** Larger calls are parsed, checked and run in separate turns: a small text may take long to check. */
 const LARGE_CALL_CHARS = 64 * 1024;
-/** A batch whose answers are larger than this has its other elements refused. */
+/** Once the answers of a batch are larger than this, its other elements are refused. */
 const BATCH_ANSWER_CHARS_MAX = 8 * 1024 * 1024;
 
-const refused = ({ idJson }: RpcRequest): string =>
-  encodeFailure(
-    new ServiceError(
-      "app_error",
-      "The answers of this batch are too large together; send this call by itself",
-    ),
-    idJson,
-  );
+const TOO_LARGE = new ServiceError(
+  "app_error",
+  "The answers of this batch are too large together; send this call by itself",
+);
 
 interface RpcRunnerOptions {
   registry: Registry;
@@ -35,19 +31,19 @@ interface RpcRunnerOptions {
 export interface RpcCallOptions {
   caller: Caller;
   requestId: string;
-  /** Refuses a request before it is dispatched, e.g. on an anonymous WebSocket. */
+  /** Refuses a request before it is dispatched. */
   guard?: (method: string) => ServiceError | null;
   onResult?: (method: string, result: unknown) => void;
   onResponse?: (json: string) => void;
 }
 
-/** The refusal of a method that only an anonymous WebSocket has; elsewhere it does not exist. */
+/** Refuses methods that exist only on anonymous WebSockets. */
 export const socketOnly = (registry: Registry, method: string): ServiceError | null =>
   registry.methods.get(method)?.auth === "anonymous_socket"
     ? new ServiceError("method_not_found", `Method not found: ${method}`)
     : null;
 
-/** The part of the JSON-RPC plane that HTTP and WebSocket share: text in, and the pieces of a text out. */
+/** JSON-RPC for HTTP and WebSocket: takes a text, and returns the answer in pieces. */
 export class RpcRunner {
   constructor(readonly options: RpcRunnerOptions) {}
 
@@ -60,13 +56,15 @@ export class RpcRunner {
     }
     const isLarge = text.length > LARGE_CALL_CHARS;
     if (isLarge) await nextTurn();
-    // Element by element, as the contract says: a later element may rely on an earlier one.
+    // In order, as the contract says: later elements may depend on earlier ones.
     const responses: string[] = [];
     let chars = 0;
     for (const request of body.requests) {
       if (responses.length > 0) await nextTurn();
       const json =
-        chars > BATCH_ANSWER_CHARS_MAX ? refused(request) : await this.#one(request, call, isLarge);
+        chars > BATCH_ANSWER_CHARS_MAX
+          ? encodeFailure(TOO_LARGE, request.idJson)
+          : await this.#one(request, call, isLarge);
       chars += json.length;
       responses.push(this.#respond(json, call));
     }
@@ -86,7 +84,7 @@ export class RpcRunner {
     if ("invalid" in request) return encodeFailure(request.invalid, request.idJson);
     const { registry, rooms, log, audit, calls } = this.options;
     const { method, params, idJson } = request;
-    // Calls of strangers ask nothing of a model, and could crowd out the records of everyone else.
+    // Strangers cannot call models, and could crowd out the records of others.
     const { actor } = caller;
     const record = actor && registry.methods.get(method)?.recorded ? this.options.record(method) : null;
     if (record && actor) record.addDetails({ userId: actor.userId });
@@ -100,22 +98,13 @@ export class RpcRunner {
       onResult?.(method, result);
       return encodeResult(idJson, result);
     } catch (error) {
-      if (record) noteRefusal(record, error, caller);
-      return this.#failed(error, request, requestId);
+      const failure = toServiceError(error);
+      record?.addDetails({ clientIp: caller.ip });
+      record?.refused(failure);
+      const isKnown = registry.methods.has(method);
+      calls.add(1, { method: isKnown ? method : "unknown", outcome: failure.kind });
+      if (isOurs(failure)) log.error("method failed", { request_id: requestId, method, error });
+      return encodeFailure(failure, idJson);
     }
   }
-
-  #failed(error: unknown, { method, idJson }: { method: string; idJson: string }, requestId: string): string {
-    const { registry, log, calls } = this.options;
-    const failure = toServiceError(error);
-    const isKnown = registry.methods.has(method);
-    calls.add(1, { method: isKnown ? method : "unknown", outcome: failure.kind });
-    if (isOurs(failure)) log.error("method failed", { request_id: requestId, method, error });
-    return encodeFailure(failure, idJson);
-  }
-}
-
-function noteRefusal(record: RequestRecord, error: unknown, { ip }: Caller): void {
-  record.addDetails({ clientIp: ip });
-  record.refused(toServiceError(error));
 }

@@ -24,21 +24,21 @@ import { type RpcRunner, socketOnly } from "./runner.ts";
 const ANONYMOUS_IDLE_MS = 10_000;
 const PROBE_METHOD = "system.probe";
 const REFRESH_METHOD = "auth.refresh";
-/** Calls of one socket that may be under way; more wait for their turn. */
+/** Running calls of a socket; others wait. */
 const IN_FLIGHT_MAX = 64;
-/** What may wait; beyond that a call is refused, so a flood cannot pile up. */
+/** Waiting calls of a socket; others are refused. */
 const WAITING_MAX = 1_000;
-/** Bytes of a socket's calls, running and waiting; of an anonymous one there is room for only one long message. */
+/** Bytes of a socket's running and waiting calls. */
 const BYTES_MAX = (IN_FLIGHT_MAX + 4) * RPC_BODY_BYTES_MAX;
 const ANONYMOUS_BYTES_MAX = RPC_BODY_BYTES_MAX;
-/** With more than this unread, calls wait. */
+/** While the peer has more than this to read, calls wait. */
 const UNREAD_BYTES_MAX = 1024 * 1024;
-/** A peer that does not read its answers is cut off here. */
+/** A peer that leaves this much unread is disconnected. */
 export const SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 
 interface RpcSocketData {
   token: string | null;
-  /** Whose socket it is; null for strangers and the admin token. */
+  /** Null for strangers and the admin token. */
   userId: string | null;
   sessionId: string | undefined;
   ip: string;
@@ -47,7 +47,7 @@ interface RpcSocketData {
   anonymous: boolean;
   calls: Gate;
   heldBytes: number;
-  /** Calls go on when answers have been read. */
+  /** Resumes calls that wait until answers have been read. */
   unread: (() => void)[];
   cancelIdle: () => void;
   closing: boolean;
@@ -66,7 +66,7 @@ interface RpcWebSocketOptions {
 
 type RpcSocket = ServerSocket<RpcSocketData>;
 
-/** The service's own public methods, such as invitations and links, are for HTTP. */
+/** Other public methods, such as those of invitations and links, are for HTTP only. */
 const ANONYMOUS_METHODS: ReadonlySet<string> = new Set([
   "auth.register",
   "auth.login",
@@ -95,12 +95,7 @@ interface RefreshedSession {
   user: { id: string };
 }
 
-/** A fresh token of the socket's owner replaces the one it was opened with, so it can stay open indefinitely. */
-function renew(data: RpcSocketData, { access_token, user }: RefreshedSession): void {
-  if (data.userId === user.id) data.token = access_token;
-}
-
-/** `GET /api/rpc` upgraded to a WebSocket: one JSON-RPC text a message; no notifications here. */
+/** `GET /api/rpc` as a WebSocket: each message is a JSON-RPC text. Notifications are not sent here. */
 export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
   readonly #open = new Set<RpcSocket>();
 
@@ -108,7 +103,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     options.revocations.onChange((id) => this.#recheck(id));
   }
 
-  /** The data of a new socket. A token that does not verify makes it an anonymous one, or too many of them a refusal. */
+  /** The data of a new socket, which is anonymous if the token does not verify. Too many wrong tokens are refused. */
   async admit(token: string | null, { ip, userAgent, isLocal }: CallSource): Promise<RpcSocketData> {
     const { authenticator, tries } = this.options;
     const { actor, adminToken, sessionId, isGuess } = await authenticator.identify(token);
@@ -144,7 +139,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     this.drain(socket);
   }
 
-  /** Closes the sockets of this user, or of anyone, whose session or account has ended. */
+  /** Closes sockets whose session or account has ended: those of a user, or for null all. */
   async #recheck(id: string | null): Promise<void> {
     const isInForce = askedOnce(nameOf, (holder: SignedIn) => this.options.authenticator.isInForce(holder));
     for (const socket of [...this.#open]) {
@@ -191,7 +186,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     for (const resume of data.unread.splice(0)) resume();
   }
 
-  /** Runs what the message asks for; with `refusal` it answers each of its requests with that instead. */
+  /** Runs the requests of a message, or answers each with `refusal`. */
   async #answer(socket: RpcSocket, message: string | Buffer, refusal?: ServiceError): Promise<void> {
     const { data } = socket;
     const { runner, authenticator, counter, ids } = this.options;
@@ -214,7 +209,10 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
         return refusal ?? tooMany ?? this.#refusal(method, caller);
       };
       const onResult = (method: string, result: unknown) => {
-        if (method === REFRESH_METHOD) renew(data, result as RefreshedSession);
+        if (method !== REFRESH_METHOD) return;
+        // The new token replaces the one that the socket was opened with, so that it can stay open.
+        const { access_token, user } = result as RefreshedSession;
+        if (data.userId === user.id) data.token = access_token;
       };
       json = (await runner.run(text, { caller, requestId, guard, onResult })).join("");
     } catch (error) {
@@ -230,7 +228,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
     }
   }
 
-  /** Anonymous sockets may call the contract's public methods and the probe; the probe is theirs alone. */
+  /** Anonymous sockets may call the contract's public methods, and the probe, which others may not. */
   #refusal(method: string, { actor, adminToken }: Caller): ServiceError | null {
     const { registry } = this.options;
     if (actor || adminToken) return socketOnly(registry, method);
