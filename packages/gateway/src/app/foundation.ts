@@ -62,15 +62,14 @@ export async function openFoundation(options: FoundationOptions): Promise<Founda
   life.opened("database", () => db.close());
   const metrics = new Metrics();
   life.opened("database pings", watchDatabase(db, clock, metrics));
-  const tracer = openTracer(config, { clock, log, metrics });
+  const basics = { clock, ids, log, metrics };
+  const tracer = openTracer(config, basics);
   life.opened("tracer", () => tracer.close());
   const shared = await openBus({
     redisUrl: config.redisUrl,
     service: await databaseId(db, config),
     supervisorPath: worker?.supervisorPath ?? null,
-    clock,
-    ids,
-    log,
+    ...basics,
   });
   life.opened("bus", () => shared.close());
   const { bus, counter } = shared;
@@ -85,19 +84,5 @@ export async function openFoundation(options: FoundationOptions): Promise<Founda
   life.opened("notification channels", () => events.close());
   const revocations = new BusRevocations({ bus, clock, log });
   life.opened("revocations", () => revocations.close());
-  return {
-    clock,
-    ids,
-    log,
-    metrics,
-    tracer,
-    db,
-    bus,
-    counter,
-    jwtSecret,
-    leases,
-    events,
-    instances,
-    revocations,
-  };
+  return { ...basics, tracer, db, bus, counter, jwtSecret, leases, events, instances, revocations };
 }

@@ -12,7 +12,6 @@ import { openTransports, type TransportOptions, type Transports } from "./transp
 import type { WorkerPlace } from "./workers/messages.ts";
 
 export interface AppOverrides {
-  /** This process's place among several. */
   worker?: WorkerPlace;
   // What tests replace:
   deadlines?: Partial<Deadlines>;
@@ -83,7 +82,6 @@ export async function startApp(given: Config, overrides: AppOverrides = {}): Pro
       await rooms.routing.probed(JOIN_WITHIN_MS);
     const parts = { config, life, foundation, rooms, worker };
     const transports = openTransports(parts);
-    // Other instances may call this one at once.
     await foundation.bus.ready();
     return new App({ ...parts, ...transports });
   } catch (error) {

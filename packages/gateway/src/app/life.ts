@@ -3,7 +3,6 @@ import type { Log } from "../kernel/log.ts";
 /** Everything that is open; closed in reverse order when the service stops, or its start fails half-way. */
 export class Life {
   readonly #open = new AsyncDisposableStack();
-  /** Requests in progress may finish first. */
   isPatient = false;
 
   constructor(readonly log: Log) {}

@@ -41,7 +41,6 @@ interface RoomOptions {
   config: Config;
   life: Life;
   foundation: Foundation;
-  /** Available once the listener is open. */
   ownPort: () => number;
   deadlines?: Partial<Deadlines>;
   localServers?: readonly LocalServer[];
@@ -100,7 +99,6 @@ const networkOf = (config: Config, { clock, ids, log }: Foundation) => ({
   log,
 });
 
-/** Opens every room, each after those that it uses. */
 export async function openRooms({ config, life, foundation, ownPort, deadlines, ...options }: RoomOptions) {
   const { db, bus, clock, ids, log, leases } = foundation;
   const { pointsPerUsd, dataDir, databaseUrl, pricingFile } = config;

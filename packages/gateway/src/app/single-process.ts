@@ -5,6 +5,7 @@ import type { Log } from "../kernel/log.ts";
 import { privateFolder } from "../kernel/private-files.ts";
 
 function tryLock(dataDir: string): InstanceLock | null {
+  privateFolder(dataDir);
   try {
     return InstanceLock.tryAcquire(join(dataDir, "service.lock"));
   } catch (error) {
@@ -12,14 +13,11 @@ function tryLock(dataDir: string): InstanceLock | null {
   }
 }
 
-/** Whether several processes may share this configuration. */
 const isShared = ({ databaseUrl, redisUrl }: Config) => databaseUrl !== null || redisUrl !== null;
 
 /** Null if several processes may share the configuration, or if another one holds the lock. */
 export function lockAlone(config: Config): InstanceLock | null {
-  if (isShared(config)) return null;
-  privateFolder(config.dataDir);
-  return tryLock(config.dataDir);
+  return isShared(config) ? null : tryLock(config.dataDir);
 }
 
 /** Without a bus, processes miss each other's revocations and limits: acceptable for a brief handover only. */
@@ -33,7 +31,6 @@ export function warnUnlessAlone(config: Config, lock: InstanceLock | null, log: 
 /** For the supervisor: a second one would count limits and holds separately. With Redis several may run. */
 export function lockForWorkers(config: Config): InstanceLock | null {
   if (config.redisUrl !== null) return null;
-  privateFolder(config.dataDir);
   const lock = tryLock(config.dataDir);
   if (lock) return lock;
   throw new Error(

@@ -34,7 +34,6 @@ export interface TransportOptions {
   life: Life;
   foundation: Foundation;
   rooms: OpenRooms;
-  /** Null when this process is not one of several workers. */
   worker: WorkerPlace | null;
 }
 
@@ -87,7 +86,6 @@ function publishFigures(
   for (const [name, help, read] of figures) metrics.gauge(name, help, read);
 }
 
-/** The certificate in the operator's files, if there are any. */
 function openCertificate(
   { tlsCert: certFile, tlsKey: keyFile }: Config,
   life: Life,
@@ -171,7 +169,7 @@ export function openTransports(options: TransportOptions): Transports {
     fallback: createConsole({ log, basePath }),
     basePath,
     rpcHttp: createRpcHttp(signedIn),
-    rpcSocket: new RpcWebSocket({ ...signedIn, registry }),
+    rpcSocket: new RpcWebSocket(signedIn),
     events,
     sockets: [
       new AgentTunnel({ ...foundation, desk: rooms.agents, tries: nodeTries }),

@@ -6,7 +6,6 @@ import { randomIds } from "../kernel/ids.ts";
 import { silentLog } from "../kernel/log.ts";
 import { type App, startApp } from "./index.ts";
 
-/** After the other work of a start. */
 const AFTER_MS = 1_000;
 /** Folders older than this were left by killed processes. */
 const LEFT_MS = 600_000;
@@ -28,7 +27,6 @@ export function warmUpSoon({ log }: App, rounds: number): void {
   }, AFTER_MS);
 }
 
-/** Also removes folders that killed processes left. */
 function openFolder(): { dataDir: string; remove(): void } {
   const prefix = "model-gateway-warm-up-";
   for (const name of readdirSync(tmpdir()).filter((each) => each.startsWith(prefix))) {

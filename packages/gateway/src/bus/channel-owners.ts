@@ -41,7 +41,6 @@ export class ChannelOwners {
     this.#ask();
   }
 
-  /** Opened on any instance; the hub informs the others. */
   opened(sessionId: string, opener: SignedIn): void {
     this.#learn(sessionId, { opener });
   }
@@ -55,7 +54,6 @@ export class ChannelOwners {
     this.#add(sessionId, { isClosed: true });
   }
 
-  /** Forgets the opener; other facts stay. */
   forget(sessionId: string): void {
     const { opener: _, ...rest } = this.#known.get(sessionId) ?? {};
     if (rest.claimedBy || rest.isClosed) this.#known.set(sessionId, rest);

@@ -84,7 +84,6 @@ export interface Revocations {
   onChange(recheck: Recheck): void;
 }
 
-/** At most `max` hits within any `windowMs`. */
 export interface RateLimit {
   key: string;
   max: number;
@@ -193,7 +192,6 @@ export interface Counter {
   change(changes: readonly ReservedChange[]): void;
 }
 
-/** The emitting side of a session's channel. */
 export interface EventStream {
   readonly sessionId: string;
   /** Held until a subscriber connects, at most for a grace period. */
@@ -212,7 +210,6 @@ export interface EventStream {
 export interface Subscriber {
   /** Takes one JSON text and its id. Returns false to get no more until it calls `resume`. */
   deliver(json: string, id: string): boolean;
-  /** Called when it fell too far behind and gets no more. */
   closed(): void;
 }
 

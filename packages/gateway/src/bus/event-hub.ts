@@ -40,7 +40,6 @@ interface OpenedMessage extends SessionMessage {
   signedInAs?: string;
 }
 
-/** Asks other instances for the notifications that they keep. */
 interface MissedQuestion {
   sessionId: string;
   lastId: string;
@@ -79,7 +78,6 @@ export class BusEventHub implements EventHub {
   readonly #stops = new Map<string, { userId: string; run: () => void }>();
   /** Ended sessions whose owner is still remembered. */
   readonly #ended = new Map<string, () => void>();
-  /** Prefix of this instance's notification ids. */
   readonly #instance: string;
   #count = 0;
 
@@ -105,8 +103,7 @@ export class BusEventHub implements EventHub {
   open({ userId, sessionId: signedInAs }: SignedIn, sessionId = this.ids.uuid()): EventStream {
     const { heard } = this.#await(sessionId);
     this.#owners.opened(sessionId, { userId, sessionId: signedInAs });
-    const opened: OpenedMessage = { sessionId, userId, signedInAs };
-    this.bus.publish(OPENED, JSON.stringify(opened));
+    this.bus.publish(OPENED, JSON.stringify({ sessionId, userId, signedInAs } satisfies OpenedMessage));
     return {
       sessionId,
       emit: (definition, params) => this.notify(sessionId, definition, params),
@@ -161,7 +158,6 @@ export class BusEventHub implements EventHub {
   notifyUser: EventHub["notifyUser"] = (userId, sessionId, { name: method }, params) =>
     this.push(sessionId, JSON.stringify({ jsonrpc: "2.0", method, params }), `!${userId}`);
 
-  /** Holds the session's notifications for the grace period. */
   #await(sessionId: string): Opening {
     const known = this.#openings.get(sessionId);
     if (known) return known;
@@ -186,8 +182,7 @@ export class BusEventHub implements EventHub {
   }
 
   stop(sessionId: string, userId: string): void {
-    const message: SessionMessage = { sessionId, userId };
-    this.bus.publish(STOPPED, JSON.stringify(message));
+    this.bus.publish(STOPPED, JSON.stringify({ sessionId, userId } satisfies SessionMessage));
   }
 
   close(): void {

@@ -24,7 +24,6 @@ export interface LoggedEvent {
   atMs: number;
 }
 
-/** The size of all logs of an instance. */
 interface KeptTotal {
   chars: number;
 }
@@ -110,8 +109,7 @@ export class EventSession {
   }
 
   get isHeard(): boolean {
-    for (const reader of this.readers) if (reader.hasBegun) return true;
-    return false;
+    return this.readers.values().some(({ hasBegun }) => hasBegun);
   }
 
   append(event: LoggedEvent): void {
@@ -130,7 +128,6 @@ export class EventSession {
 }
 
 export class SessionReader implements EventReader {
-  /** The number of the next notification to deliver. */
   next: number;
   #isReady = false;
   hasBegun = false;

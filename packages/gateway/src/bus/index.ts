@@ -5,7 +5,6 @@ import type { Bus, Counter } from "./contract.ts";
 import { InProcessBus } from "./in-process/bus.ts";
 import { MemoryCounter } from "./in-process/counter.ts";
 
-/** The name of the only instance. */
 const ALONE = "alone";
 
 export interface BusOptions {

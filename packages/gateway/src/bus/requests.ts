@@ -2,7 +2,6 @@ import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Bus, Requests, Subscription } from "./contract.ts";
 
-/** Pending requests; beyond this, new ones are not sent. */
 const WAITING_MAX = 10_000;
 const DONE = "done";
 

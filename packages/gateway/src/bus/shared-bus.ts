@@ -53,7 +53,6 @@ export abstract class SharedBus implements Bus {
     return this.#local.close();
   }
 
-  /** A message from another process. */
   protected received(topic: string, message: string): void {
     this.#local.publish(topic, message);
   }

@@ -49,7 +49,6 @@ export class SharedCounter implements Counter {
   #instance = "";
   #former: string[] = [];
   #unknown = 0;
-  /** The number of instances in the last answer. */
   #sharers = 1;
   #endPause = ignore;
   #isClosed = false;

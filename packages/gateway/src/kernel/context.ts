@@ -1,7 +1,6 @@
 import type { Log } from "./log.ts";
 import type { RequestRecord } from "./request-record.ts";
 
-/** The rooms by name, as rooms/index.ts lists them. */
 // biome-ignore lint/suspicious/noEmptyInterface: filled in by declaration merging
 export interface Rooms {}
 
@@ -12,11 +11,9 @@ export interface Actor extends SignedIn {
   isAdmin: boolean;
 }
 
-/** Who an API key stands for. */
 // biome-ignore lint/suspicious/noEmptyInterface: the keys room fills it in by declaration merging, in its index.ts
 export interface Principal {}
 
-/** The handler's actor, by the declared auth. */
 export type ActorFor<Auth extends string> = Auth extends "jwt" | "admin" ? Actor : Actor | null;
 
 /** What a bearer stands for: a person or the admin token, never both. */

@@ -24,17 +24,12 @@ function propertiesOf({ properties = {}, required = [] }: JsonSchema) {
   }));
 }
 
-const errorsFor = (method: AnyMethod) => {
-  const list: { code: number; message: string }[] = [
-    { code: ERRORS.invalid_params.rpc, message: "Invalid params" },
-  ];
-  if (method.auth !== "public")
-    list.push({ code: ERRORS.auth_required.rpc, message: "Authentication required" });
-  if (method.auth === "admin")
-    list.push({ code: ERRORS.admin_required.rpc, message: "Admin access required" });
-  list.push({ code: ERRORS.app_error.rpc, message: "Application error" });
-  return list;
-};
+const errorsFor = ({ auth }: AnyMethod) => [
+  { code: ERRORS.invalid_params.rpc, message: "Invalid params" },
+  ...(auth === "public" ? [] : [{ code: ERRORS.auth_required.rpc, message: "Authentication required" }]),
+  ...(auth === "admin" ? [{ code: ERRORS.admin_required.rpc, message: "Admin access required" }] : []),
+  { code: ERRORS.app_error.rpc, message: "Application error" },
+];
 
 function describeMethod(method: AnyMethod) {
   const params = propertiesOf(jsonSchema(method.params, "input"));

@@ -109,15 +109,12 @@ export function fail(kind: ErrorName, message: string, options?: FailOptions): n
   throw new ServiceError(kind, message, options);
 }
 
-/** Refuses one field of a REST body. */
 export const failField = (field: string, problem: string): never =>
   fail("missing_fields", `\`${field}\` ${problem}`, { data: { fields: [field] } });
 
-/** Refuses one parameter of a method. */
 export const failParam = (name: string, problem: string): never =>
   fail("invalid_params", `\`${name}\`: ${problem}`, { data: { fields: [name] } });
 
-/** A dependency is down; the request may succeed later. */
 export class Outage extends Error {}
 
 const OUTAGE_RETRY_SECONDS = 5;
@@ -139,7 +136,6 @@ export function toServiceError(error: unknown): ServiceError {
   );
 }
 
-/** The service is at fault, so it is logged as an error. */
 export const isOurs = ({ kind, cause }: ServiceError): boolean =>
   kind === "internal" || cause instanceof Outage;
 

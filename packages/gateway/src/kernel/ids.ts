@@ -1,4 +1,3 @@
-/** Injected, so that tests can make randomness repeatable. */
 export interface Ids {
   uuid(): string;
   /** A time-ordered UUID, for keys of large tables. Not a secret: it can be guessed from the time. */

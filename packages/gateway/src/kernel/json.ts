@@ -52,7 +52,6 @@ function parsed(text: string): unknown {
   }
 }
 
-/** The value of a JSON text; undefined if it is not JSON. */
 export function jsonIn(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -61,7 +60,6 @@ export function jsonIn(text: string): unknown {
   }
 }
 
-/** The value of a JSON text that is an object; otherwise null. */
 export function objectIn(text: string): Record<string, unknown> | null {
   const value = jsonIn(text);
   return isObject(value) ? value : null;
@@ -70,12 +68,10 @@ export function objectIn(text: string): Record<string, unknown> | null {
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** The members of an object; of any other value none. */
 export const membersOf = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
 
 /** The objects in a list; empty if it is not a list. */
 export const objectsIn = (value: unknown): Record<string, unknown>[] =>
   Array.isArray(value) ? value.filter(isObject) : [];
 
-/** The value if it is text; of any other value none. */
 export const textOf = (value: unknown): string => (typeof value === "string" ? value : "");

@@ -10,7 +10,6 @@ export function unknownIn(
   return null;
 }
 
-/** Fields of a clip's `extra`, in every dialect. */
 export const CLIP_FIELDS = ["seed", "steps", "cfg", "duration", "resolution", "frames", "fps", "watermark"];
 
 export type ClipMeasure = keyof typeof CLIP_MEASURES;
@@ -33,7 +32,6 @@ export const CLIP_MEASURES = {
   quality: "quality",
 };
 
-/** Settings of a voice session, or of a response in it. */
 export const VOICE_SETTINGS = [
   ...["model", "modalities", "instructions", "voice", "input_audio_format", "output_audio_format"],
   ...["input_audio_transcription", "turn_detection", "tools", "tool_choice", "temperature"],

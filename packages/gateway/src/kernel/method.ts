@@ -47,7 +47,6 @@ export interface MethodDefinition<
   result: Result;
 }
 
-/** A method in the registry: the handler takes any params that the schema accepts. */
 export interface AnyMethod extends Omit<MethodDefinition, "handler"> {
   handler(
     call: CallContext & { params: unknown; actor: Actor | null; before: Record<string, unknown> },
@@ -104,7 +103,6 @@ export interface NotificationDefinition<Name extends string = string, Params ext
   params: Params;
 }
 
-/** Defines a notification; documents and client types are derived from it. */
 export const defineNotification = <const Name extends string, Params extends z.ZodType>(
   definition: NotificationDefinition<Name, Params>,
 ): NotificationDefinition<Name, Params> => definition;

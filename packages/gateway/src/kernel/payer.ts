@@ -1,4 +1,3 @@
-/** Who pays for a request, and within which limits. */
 export interface Payer {
   userId: string;
   keyId: string | null;
@@ -12,7 +11,6 @@ export interface Payer {
   costMultiplierMicros: number;
   /** Requests per minute of all the group's keys together; null: no ceiling. */
   rpmCeiling: number | null;
-  /** Null where the key has none, and on JWT surfaces. */
   keyLimits: KeyLimits | null;
   tier: string;
 }

@@ -1,4 +1,3 @@
-/** Files and folders that only the service's own account can read, whatever its umask and whoever created them. */
 import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 

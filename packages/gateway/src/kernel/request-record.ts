@@ -31,7 +31,6 @@ export interface FailedAttempt {
 
 /** Prompt and answer, kept only for keys that the operator chose. */
 export interface Capture {
-  /** Fields of the chat or embeddings request. */
   asked: Record<string, unknown> | null;
   answered: (() => unknown) | null;
 }
@@ -63,7 +62,6 @@ const NOTHING = {
   /** For refused requests only: looking the address up costs more than the rest of the record. */
   clientIp: null as string | null,
   refId: null as string | null,
-  /** When the latest attempt was sent, unless it is the first. */
   sentMs: null as number | null,
   failures: null as readonly FailedAttempt[] | null,
   capture: null as Capture | null,
@@ -87,19 +85,16 @@ export class RequestRecord {
   firstTokenMs = 0;
   promptTokens = 0;
   completionTokens = 0;
-  /** The amount charged; null if the model has no price. */
   costNanoUsd: number | null = null;
   isEstimated = false;
   /** HTTP status, also on other transports; 0: the request has not ended. */
   status = 0;
-  /** Its journal line, once that is written. */
   line: RequestLine | null = null;
   details: Readonly<RequestDetails> = NOTHING;
 
   constructor(
     readonly sink: RecordSink,
     readonly surface: string,
-    /** A time-ordered id: it contains when the request came. */
     readonly id: string,
   ) {
     this.startedMs = timeOfId(id);

@@ -1,7 +1,6 @@
 export const REF_LENGTH_MAX = 64;
 export const MODEL_ID_LENGTH_MAX = 256;
 
-/** One request, as in its journal line and its row. */
 export interface RequestLine {
   /** The key of its line and row, so a replay is harmless. It contains when the request came. */
   requestId: string;
@@ -16,12 +15,10 @@ export interface RequestLine {
   surface: string | null;
   /** The model that served the request, or would have. */
   model: string | null;
-  /** The name in the request, if it differs. */
   modelAsked: string | null;
   /** The backend of the last attempt, and why it was chosen. */
   backend: string | null;
   reason: string | null;
-  /** HTTP status, also on other transports. */
   status: number | null;
   code: string | null;
   message: string | null;

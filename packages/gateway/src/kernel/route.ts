@@ -17,7 +17,6 @@ const ROUTE_AUTHS = [
 ] as const satisfies (MethodAuth | "api_key")[];
 export type RouteAuth = (typeof ROUTE_AUTHS)[number];
 
-/** Room for images in the body. */
 export const BODY_BYTES_MAX = 32 * 1024 * 1024;
 
 /** As `bodyBytesMax`: a body with files, limited by a setting. */
@@ -39,7 +38,6 @@ export class Raw<Schema extends z.ZodType = z.ZodType> {
 export const raw = <Schema extends z.ZodType>(schema: Schema, more?: Raw["more"]): Raw<Schema> =>
   new Raw(schema, more);
 
-/** A checked answer whose status is not 200. */
 export class Answer<Value> {
   constructor(
     readonly status: number,
@@ -54,7 +52,6 @@ type ResultOf<Response> = Response extends z.ZodType
   ? z.input<Response> | Answer<z.input<Response>>
   : Reply | StreamedReply | globalThis.Response;
 
-/** A refused call, with what is known about it. */
 export interface RefusedCall extends CallContext {
   request: HttpRequest;
   /** The API key's; null until it is known, and on other kinds of routes. */
@@ -86,12 +83,10 @@ interface RouteDefinition<
   method: HttpMethod;
   path: Path;
   summary: string;
-  /** Checked before the handler runs. */
   auth: Auth;
   /** A header and a query parameter that may carry the API key, for clients that do not send a bearer. */
   keyHeader?: string;
   keyQuery?: string;
-  /** Calls a model: each request leaves a record, also when refused. */
   recorded?: boolean;
   /** On an `api_key` route: does not count towards the tier's requests per minute. */
   outsideTierRate?: true;
@@ -100,9 +95,7 @@ interface RouteDefinition<
   query?: Query;
   /** Read and, unless it is raw, parsed and checked before the handler runs. */
   body?: Body;
-  /** Required with `body`. */
   bodyBytesMax?: number | typeof UPLOAD;
-  /** The error for an invalid body or query. */
   invalid?: FieldErrors;
   response: Response;
   /** Fields that `response` does not list are dropped from the result. */
@@ -111,7 +104,6 @@ interface RouteDefinition<
   refuse?(error: unknown, call: RefusedCall): Reply | Promise<Reply>;
 }
 
-/** A route in the registry: the handler takes any call that passed the checks. */
 export interface AnyRoute extends Omit<RouteDefinition, "handler"> {
   handler(call: RouteCall): unknown;
 }
@@ -134,7 +126,6 @@ function problemOf({ method, auth, body, bodyBytesMax, response }: AnyRoute): st
   return null;
 }
 
-/** Defines a route; serving, documents and client types are derived from it. */
 export function defineRoute<
   Auth extends RouteAuth,
   const Path extends string,

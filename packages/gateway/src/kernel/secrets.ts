@@ -11,7 +11,6 @@ const CODE_POINT_MAX = 0x10ffff;
 const REDACTED = "[redacted]";
 const WITHHELD = "[redacted: the upstream's words contain its key]";
 
-/** Secrets by their number of users. */
 const kept = new Map<string, number>();
 
 /** Hides the secret in texts of upstreams until the returned function is called, when the backend that uses it is removed. */
@@ -47,13 +46,11 @@ export function hideSecretsIn<T>(value: T): T {
   ) as T;
 }
 
-/** Whether the text contains a secret, ignoring case and spaces, or encoded. */
 function isAnyIn(text: string, layers: number): boolean {
   const plain = text.replace(/\s+/g, "").toLowerCase();
-  for (const secret of kept.keys()) {
-    if (secret.length < HIDDEN_CHARS_MIN) continue;
-    if (plain.includes(secret.toLowerCase())) return true;
-  }
+  const isHidden = (secret: string) =>
+    secret.length >= HIDDEN_CHARS_MIN && plain.includes(secret.toLowerCase());
+  if (kept.keys().some(isHidden)) return true;
   return layers > 0 && decodings(text).some((decoded) => isAnyIn(decoded, layers - 1));
 }
 

@@ -1,5 +1,3 @@
-/** Bus topics of several rooms. */
-
 /** Message: the id of a key, user or group whose cached principals are outdated. */
 export const PRINCIPAL_CHANGED = "principal-changed";
 /** Message: the id of a user whose account changed. */

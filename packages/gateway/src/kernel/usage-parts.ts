@@ -1,6 +1,5 @@
 import { isObject } from "./json.ts";
 
-/** More than any model takes. */
 export const REQUEST_TOKENS_MAX = 10_000_000;
 
 export const isPlausible = (value: unknown): value is number =>
@@ -23,7 +22,6 @@ export interface UsageParts {
   isBatch?: boolean;
 }
 
-/** Whether the parts fit into their sums. */
 export function isConsistent(usage: UsageParts): boolean {
   const { promptTokens, completionTokens, cachedTokens = 0, cacheWrite5mTokens = 0 } = usage;
   const { cacheWrite1hTokens = 0, audioInputTokens = 0, imageInputTokens = 0 } = usage;

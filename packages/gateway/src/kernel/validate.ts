@@ -10,7 +10,6 @@ const UNITS: Readonly<Record<string, readonly [one: string, many: string]>> = {
   array: ["entry", "entries"],
 };
 
-/** A missed bound in plain words; messages of schemas stay as they are. */
 function boundInWords(issue: z.core.$ZodIssue): string {
   const isSmall = issue.code === "too_small";
   if ((!isSmall && issue.code !== "too_big") || !/^Too (small|big): /.test(issue.message))
@@ -83,7 +82,6 @@ export interface Problem {
   message: string;
 }
 
-/** Fields that the schema dropped because it does not list them. */
 function unknownIn(given: unknown, known: unknown, path: Problem["path"] = []): Problem[] {
   if (Array.isArray(given) && Array.isArray(known))
     return given.flatMap((each, at) => unknownIn(each, known[at], [...path, at]));

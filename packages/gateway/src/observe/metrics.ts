@@ -1,4 +1,3 @@
-/** Counters, gauges and histograms of one process, and their text for Prometheus. */
 type Labels = Record<string, string>;
 
 const LABEL_SETS_MAX = 2000;

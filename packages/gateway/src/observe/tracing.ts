@@ -1,11 +1,24 @@
 import type { Clock } from "../kernel/clock.ts";
 import type { Log } from "../kernel/log.ts";
 import { OTEL } from "./genai-attributes.ts";
-import { type AttributeValue, encodeSpans, type FinishedSpan, type SpanKind } from "./otlp.ts";
+
+type AttributeValue = string | number | boolean | readonly string[];
+type SpanKind = "internal" | "server" | "client";
 
 type Attributes = Record<string, AttributeValue | undefined>;
 
-/** The trace and span of a W3C `traceparent`. */
+interface FinishedSpan {
+  traceId: string;
+  spanId: string;
+  parentSpanId: string | null;
+  name: string;
+  kind: SpanKind;
+  startMs: number;
+  endMs: number;
+  attributes: Attributes;
+  failed: boolean;
+}
+
 interface SpanContext {
   traceId: string;
   spanId: string;
@@ -28,7 +41,6 @@ export interface Span {
 export interface Tracer {
   readonly enabled: boolean;
   span(name: string, options?: SpanOptions): Span;
-  /** Sends the waiting spans, or gives up after a while. */
   close(): Promise<void>;
 }
 
@@ -39,7 +51,6 @@ export const noTracer: Tracer = { enabled: false, span: () => SILENT_SPAN, close
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-|$)/;
 const ZEROS = /^0+$/;
 
-/** Null for a malformed header. */
 export function parseTraceparent(header: string | null): SpanContext | null {
   const [, traceId, spanId, flags] = (header && TRACEPARENT.exec(header)) || [];
   if (!traceId || !spanId || !flags || ZEROS.test(traceId) || ZEROS.test(spanId)) return null;
@@ -175,4 +186,52 @@ export class OtlpTracer implements Tracer {
     this.#drop(batch.length - kept.length);
     this.#queue.unshift(...kept);
   }
+}
+
+const KINDS: Record<SpanKind, number> = { internal: 1, server: 2, client: 3 };
+const STATUS_ERROR = 2;
+const TEXT_LENGTH_MAX = 1_024;
+
+/** Nanoseconds as text: they do not fit a JSON number. */
+const nanoseconds = (ms: number): string => String(BigInt(Math.round(ms * 1000)) * 1000n);
+
+function encodeValue(value: AttributeValue): object {
+  if (typeof value === "string") return { stringValue: value.slice(0, TEXT_LENGTH_MAX) };
+  if (typeof value === "boolean") return { boolValue: value };
+  if (typeof value === "number") {
+    return Number.isSafeInteger(value) ? { intValue: String(value) } : { doubleValue: value };
+  }
+  return { arrayValue: { values: value.map(encodeValue) } };
+}
+
+const encodeAttributes = (attributes: Attributes): object[] =>
+  Object.entries(attributes).flatMap(([key, value]) =>
+    value === undefined ? [] : [{ key, value: encodeValue(value) }],
+  );
+
+function encodeSpan({ traceId, spanId, parentSpanId, name, kind, ...span }: FinishedSpan): object {
+  return {
+    traceId,
+    spanId,
+    ...(parentSpanId && { parentSpanId }),
+    name,
+    kind: KINDS[kind],
+    startTimeUnixNano: nanoseconds(span.startMs),
+    endTimeUnixNano: nanoseconds(span.endMs),
+    attributes: encodeAttributes(span.attributes),
+    status: span.failed ? { code: STATUS_ERROR } : {},
+  };
+}
+
+function encodeSpans(
+  spans: readonly FinishedSpan[],
+  { serviceName, version }: { serviceName: string; version: string },
+): string {
+  const resource = encodeAttributes({ "service.name": serviceName, "service.version": version });
+  const scope = { name: "model-gateway", version };
+  return JSON.stringify({
+    resourceSpans: [
+      { resource: { attributes: resource }, scopeSpans: [{ scope, spans: spans.map(encodeSpan) }] },
+    ],
+  });
 }

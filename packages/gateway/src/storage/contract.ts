@@ -16,7 +16,6 @@ export interface Queryable {
 }
 
 export interface Transaction extends Queryable {
-  /** Holds the lock of this name until the end of the transaction. */
   lock(name: string): Promise<void>;
 }
 
@@ -58,7 +57,6 @@ export class Conditions {
     this.#texts.push(condition);
     return this;
   }
-  /** Adds nothing for undefined and null. */
   has(column: string, value: SqlValue | undefined): this {
     return value === undefined || value === null ? this : this.add(`${column} = ${this.value(value)}`);
   }
@@ -176,7 +174,6 @@ export async function countRows(
   return (await on.get<{ n: number }>(`SELECT COUNT(*) AS n FROM ${from}`, params))!.n;
 }
 
-/** Deletes rows whose `expires_at` has passed, the oldest first. */
 export const deleteExpired = (
   on: Queryable,
   { table, key = "id" }: { table: string; key?: string },

@@ -10,7 +10,6 @@ import { SqliteDatabase } from "./sqlite/database.ts";
 
 export interface StorageOptions {
   dataDir: string;
-  /** A postgres:// URL; null for SQLite in `dataDir`. */
   databaseUrl: string | null;
 }
 
@@ -19,7 +18,6 @@ const FILE_SUFFIXES = ["", "-wal", "-shm"];
 /** One for the transaction, one for queries beside it. */
 const SETTLING_CONNECTIONS_MAX = 2;
 
-/** `forSettling`: for the thread that settles usage and checkpoints. */
 export async function openDatabase(
   { dataDir, databaseUrl }: StorageOptions,
   { forSettling = false } = {},

@@ -3,26 +3,15 @@ import { type Database, insertRow } from "./contract.ts";
 import { migrations } from "./migrations/index.ts";
 
 /** What the databases call differently; migrations write `{name}`. `by_key`: rows are stored in the order of their key. */
-const TYPES = {
-  sqlite: {
-    timestamp: "TEXT",
-    uuid: "TEXT",
-    bigint: "INTEGER",
-    double: "REAL",
-    boolean: "INTEGER",
-    bytes: "BLOB",
-    by_key: "WITHOUT ROWID",
-  },
-  postgres: {
-    timestamp: "TIMESTAMPTZ",
-    uuid: "UUID",
-    bigint: "BIGINT",
-    double: "DOUBLE PRECISION",
-    boolean: "BOOLEAN",
-    bytes: "BYTEA",
-    by_key: "",
-  },
-} as const;
+const TYPES: Record<string, Record<Database["dialect"], string>> = {
+  timestamp: { sqlite: "TEXT", postgres: "TIMESTAMPTZ" },
+  uuid: { sqlite: "TEXT", postgres: "UUID" },
+  bigint: { sqlite: "INTEGER", postgres: "BIGINT" },
+  double: { sqlite: "REAL", postgres: "DOUBLE PRECISION" },
+  boolean: { sqlite: "INTEGER", postgres: "BOOLEAN" },
+  bytes: { sqlite: "BLOB", postgres: "BYTEA" },
+  by_key: { sqlite: "WITHOUT ROWID", postgres: "" },
+};
 
 /** SQL in the common subset, with types like `{timestamp}`, or separate statements for each database. */
 export type Statement = string | Record<Database["dialect"], readonly string[]>;
@@ -34,14 +23,10 @@ export interface Migration {
 }
 
 const forDialect = (sql: string, dialect: Database["dialect"]) =>
-  sql.replace(
-    /\{(timestamp|uuid|bigint|double|boolean|bytes|by_key)\}/g,
-    (_, type: keyof (typeof TYPES)["sqlite"]) => TYPES[dialect][type],
-  );
+  sql.replace(/\{(\w+)\}/g, (text, type: string) => TYPES[type]?.[dialect] ?? text);
 
 const SCHEMA_LOCK = "schema_migrations";
 
-/** Brings the schema up to date in one transaction. */
 export function migrate(db: Database, known: readonly Migration[] = migrations): Promise<void> {
   return db.transaction(async (tx) => {
     await tx.lock(SCHEMA_LOCK);

@@ -10,10 +10,8 @@ interface Loaded extends Certificate {
   expiresAtMs: number;
 }
 
-/** The certificate and key in the operator's files, reloaded when they are renewed. */
 export class CertificateFiles {
   #loaded: Loaded;
-  /** The last problem, which is logged once. */
   #problem = "";
   readonly #endReading: () => void;
 

@@ -5,7 +5,6 @@ import { ServiceError } from "../kernel/errors.ts";
 const ALLOWED_METHODS = "GET, POST, DELETE";
 const PREFLIGHT_AGE_SECONDS = 600;
 
-/** Cross-origin access for the listed origins only. */
 export class Cors {
   #origins: ReadonlySet<string>;
   constructor(origins: readonly string[]) {

@@ -44,7 +44,6 @@ export class Hosts {
   }
 }
 
-/** Where a request comes from; looked up when needed. */
 export class RequestSource extends ClientAddress implements CallSource {
   get userAgent(): string | null {
     return this.request.header("user-agent")?.slice(0, USER_AGENT_LENGTH_MAX) ?? null;

@@ -8,32 +8,28 @@ import {
   SocketReply,
 } from "@model-gateway/wire/server";
 import type { SocketHandlers } from "@model-gateway/wire/websocket";
-import type { AuditSink } from "../kernel/audit.ts";
 import { withoutBase } from "../kernel/base-path.ts";
 import type { Clock } from "../kernel/clock.ts";
-import type { CallSource, Rooms } from "../kernel/context.ts";
+import type { CallSource } from "../kernel/context.ts";
 import { isOurs, ServiceError, toRestReply, toServiceError } from "../kernel/errors.ts";
 import type { Ids } from "../kernel/ids.ts";
-import type { Log } from "../kernel/log.ts";
-import type { RequestRecord } from "../kernel/request-record.ts";
 import type { AnyRoute } from "../kernel/route.ts";
 import { Cors } from "./cors.ts";
 import type { EventsTransport } from "./events/sse.ts";
 import { type Hosts, RequestSource } from "./hosts.ts";
-import { type Gate, RouteRunner, type RouteRunnerOptions } from "./rest/runner.ts";
+import { RouteRunner, type RouteRunnerOptions } from "./rest/runner.ts";
 import { type createRpcHttp, RPC_BODY_BYTES_MAX } from "./rpc/http.ts";
 import { type RpcWebSocket, SEND_BUFFER_BYTES_MAX } from "./rpc/websocket.ts";
 
 /** A WebSocket transport besides JSON-RPC, such as the agents' tunnel. */
 export interface SocketTransport<Data> extends SocketHandlers<Data> {
   path: string;
-  /** Selected if the client offers it. */
   protocol?: string;
   /** Data for the new socket, or the refusal, before the upgrade. */
   admit(request: HttpRequest, query: URLSearchParams, source: CallSource): Promise<Data | Reply>;
 }
 
-interface HttpServerOptions {
+interface HttpServerOptions extends RouteRunnerOptions {
   host: string;
   port: number;
   reusePort?: boolean;
@@ -41,21 +37,13 @@ interface HttpServerOptions {
   /** Null: as many as the limit of open files allows. */
   connectionsMax: number | null;
   connectionRefused(): void;
-  uploadBytesMax: number;
   routes: readonly AnyRoute[];
-  gate: Gate;
-  keyRefused: RouteRunnerOptions["keyRefused"];
-  audit: AuditSink;
   rpcHttp: ReturnType<typeof createRpcHttp>;
   rpcSocket: RpcWebSocket;
   events: EventsTransport;
   // biome-ignore lint/suspicious/noExplicitAny: each transport knows the data of its own sockets
   sockets: readonly SocketTransport<any>[];
-  /** Null while no records are kept. */
-  record(surface: string, requestId: string): RequestRecord | null;
-  rooms: Rooms;
   ids: Ids;
-  log: Log;
   /** For network deadlines: real time, even if tests give the rooms another clock. */
   clock: Clock;
   trustedProxies: Networks;
@@ -63,11 +51,10 @@ interface HttpServerOptions {
   hosts: Hosts;
   basePath: string;
   /** Answers a GET without a route, for example with a page of the console. */
-  fallback?: (request: HttpRequest, path: string) => Promise<Response | null> | null;
+  fallback(request: HttpRequest, path: string): Promise<Response | null> | null;
 }
 
 const SOCKET_MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
-/** Shares of the connections for callers who are not signed in. */
 const STRANGERS_SHARE = 1 / 2;
 const STRANGERS_OF_ONE_ADDRESS_SHARE = 1 / 4;
 const CONNECTIONS_MAX_HINT =
@@ -107,7 +94,11 @@ class Dispatcher {
   #route(request: IncomingRequest): AnyReply | Promise<AnyReply> {
     const { basePath, ids, rpcHttp, events, sockets } = this.#options;
     const { method } = request;
-    if (basePath !== "" && request.path === basePath) return toSlash(basePath, ids.ordered());
+    if (basePath !== "" && request.path === basePath) {
+      // Relative links of the console need the slash.
+      const headers = { location: `${basePath}/` };
+      return new Reply({ status: 308, contentType: "", requestId: ids.ordered(), headers }, "");
+    }
     const whole = withoutBase(request.path, basePath);
     // Clients whose base URL ends with /v1 often add it twice.
     const path = whole.startsWith("/v1/v1/") ? whole.slice(3) : whole;
@@ -140,7 +131,7 @@ class Dispatcher {
   async #notFound(request: HttpRequest, path: string, requestId: string): Promise<AnyReply> {
     const methods = path === "/api/rpc" ? RPC_METHODS : this.#router.methodsOf(path);
     if (methods.length === 0 && (request.method === "GET" || request.method === "HEAD")) {
-      const page = await this.#options.fallback?.(request, path);
+      const page = await this.#options.fallback(request, path);
       page?.headers.set("x-request-id", requestId);
       if (page) return replyOf(page);
     }
@@ -188,10 +179,6 @@ class Dispatcher {
     return toRestReply(failure, this.#options.ids.uuid());
   }
 }
-
-/** Relative links need the slash. */
-const toSlash = (basePath: string, requestId: string) =>
-  new Reply({ status: 308, contentType: "", requestId, headers: { location: `${basePath}/` } }, "");
 
 /** Serves routes, JSON-RPC, event streams and WebSockets on one listener. */
 export function startHttpServer(options: HttpServerOptions): Listener {

@@ -11,7 +11,7 @@ import { chunk } from "@model-gateway/testing/upstream.ts";
 import { exposureOf } from "../../src/app/exposure.ts";
 import { readConfig } from "../../src/config.ts";
 import { FAILED_TRIES_MAX } from "../../src/kernel/failed-tries.ts";
-import { ANONYMOUS_CALLS_MAX } from "../../src/transports/rpc/anonymous.ts";
+import { ANONYMOUS_CALLS_MAX } from "../../src/transports/rpc/runner.ts";
 import { bootInference, type InferenceBench } from "../support/inference.ts";
 
 const configOf = (env: Record<string, string>) => {

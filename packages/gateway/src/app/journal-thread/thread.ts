@@ -17,7 +17,6 @@ const SILENT_TICKS_MAX = 30;
 const CLOSE_MS = 5_000;
 
 interface SettlingThreadOptions extends SettlerOptions {
-  /** Its writes take turns with those of the thread. */
   db: Database;
   log: Log;
   /** Tests replace these. */

@@ -66,7 +66,6 @@ answerCalls<SettlingAsk, SettlingAnswer | null>(async (ask) => {
 });
 setInterval(checkpoint, CHECKPOINT_MS);
 
-/** A settler in this thread. */
 export function settlerOn(db: Database, pointsPerUsd: number): JournalSettler {
   const bus = new InProcessBus();
   const ledger = new Ledger({ db, bus, clock: systemClock, ids: randomIds, pointsPerUsd });

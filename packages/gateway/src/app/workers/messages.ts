@@ -3,7 +3,6 @@ import type { Config } from "../../config.ts";
 export interface WorkerPlace {
   number: number;
   count: number;
-  /** How often a worker with this number was started. */
   starts: number;
   /** The same for all workers of a supervisor. */
   service: string;
@@ -14,6 +13,5 @@ export interface WorkerPlace {
 export type ToWorker = { start: { config: Config; place: WorkerPlace } } | { drain: true };
 
 export type FromWorker =
-  /** `introduction` is printed by the start. */
   | { ready: { url: string; port: number; introduction: string } }
   | { failed: { message: string; code?: string } };

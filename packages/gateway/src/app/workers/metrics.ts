@@ -5,13 +5,11 @@ import type { WorkerPlace } from "./messages.ts";
 const ANSWER_WITHIN_MS = 2_000;
 const SECTION_START = "# HELP ";
 
-/** Adds the label to `name 1` or `name{a="b"} 1`. */
 const labelled = (line: string, worker: number): string =>
   line.replace(/^([a-zA-Z_:][\w:]*)(\{?)/, (_, name: string, open: string) =>
     open ? `${name}{worker="${worker}",` : `${name}{worker="${worker}"}`,
   );
 
-/** For each metric one description, then the samples of all workers. */
 function mergedMetrics(texts: readonly (readonly [worker: number, text: string])[]): string {
   const sections = new Map<string, string[]>();
   for (const [worker, text] of texts) {

@@ -25,7 +25,6 @@ interface SupervisorOptions {
 
 type Ready = Extract<FromWorker, { ready: unknown }>["ready"];
 
-/** A worker's number, and the process that has it now. */
 class Seat {
   child: Subprocess<"ignore", "inherit", "inherit"> | null = null;
   starts = 0;
@@ -135,7 +134,6 @@ export class Supervisor {
           ...config,
           port: this.#port,
           reusePort: true,
-          // The kernel spreads connections evenly over the workers.
           connectionsMax:
             config.connectionsMax === null ? null : Math.ceil(config.connectionsMax / config.workers),
         },

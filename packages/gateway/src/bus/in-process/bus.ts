@@ -25,7 +25,6 @@ export class InProcessBus implements Bus {
     return 1;
   }
 
-  /** A single process misses no messages. */
   onGap(): void {}
 
   subscribe(topic: string, receive: Receive): Subscription {

@@ -80,7 +80,6 @@ export class MemoryCounter {
     return left;
   }
 
-  /** Reserves the amounts of a grant. */
   hold(instance: string, asking: Asking, units: number): void {
     const amount = grantedAmount(asking, units);
     for (const { name, cost } of asking.purses)
@@ -165,7 +164,6 @@ class Window {
     return 0;
   }
 
-  /** Drops expired entries; true if none are left. */
   isPast(nowMs: number): boolean {
     let past = 0;
     while (past < this.#times.length && nowMs - this.#times[past]! >= this.windowMs) past++;

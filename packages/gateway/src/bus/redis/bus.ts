@@ -88,7 +88,6 @@ export class RedisBus extends SharedBus {
     return bus;
   }
 
-  /** Also used by the counter. */
   get client(): RedisClient {
     return this.#commands;
   }

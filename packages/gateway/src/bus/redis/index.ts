@@ -4,7 +4,6 @@ import { SharedCounter } from "../shared-counter.ts";
 import { RedisBus, reach } from "./bus.ts";
 import { RedisCounter } from "./counter.ts";
 
-/** The prefix of a service's channels and keys. */
 export const redisPrefix = (service: string): string => `gateway:${service}:`;
 
 /** Uses real time, like the server, even if tests give the rooms another clock. */

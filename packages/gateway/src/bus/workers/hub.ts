@@ -96,7 +96,9 @@ export class WorkerHub {
         this.#counter.leave(message[2]);
         return true;
       case "publish":
-        this.#publish(peer, message[1], message[2]);
+        this.#publisher = peer;
+        this.#topics.publish(message[1], message[2]);
+        this.#publisher = null;
         return;
       case "subscribe":
         this.#subscribe(peer, message[2]);
@@ -110,12 +112,6 @@ export class WorkerHub {
       case "beat":
         return true;
     }
-  }
-
-  #publish(peer: Peer, topic: string, message: string): void {
-    this.#publisher = peer;
-    this.#topics.publish(topic, message);
-    this.#publisher = null;
   }
 
   #subscribe(peer: Peer, topic: string): void {

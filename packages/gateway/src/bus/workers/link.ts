@@ -41,7 +41,6 @@ export class WorkerLink {
     return this.#isConnected;
   }
 
-  /** Resolves when the supervisor has answered. */
   async open(): Promise<void> {
     const { entered, connected, log } = this.options;
     const channel = await this.#connect();

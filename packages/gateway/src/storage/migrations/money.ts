@@ -5,7 +5,6 @@ const BUCKET_COUNT = 15;
 const buckets = (name: string): string =>
   Array.from({ length: BUCKET_COUNT }, (_, i) => `${name}${i} INTEGER NOT NULL`).join(", ");
 
-/** Columns for counts and amounts. */
 const counts = (...names: string[]): string => names.map((name) => `${name} {bigint} NOT NULL`).join(", ");
 const COSTS = counts("prompt_tokens", "completion_tokens", "cost_nano_usd");
 const CACHE = counts("cached_tokens", "cache_write_tokens", "cache_saved_nano_usd");

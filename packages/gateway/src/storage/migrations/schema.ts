@@ -2,7 +2,6 @@ import type { Statement } from "../migrate.ts";
 
 const APPEND_ONLY = "the audit log is append-only";
 
-/** Everything but money and requests. */
 export const schema: readonly Statement[] = [
   // `email_verified`: the sign-in provider or an administrator confirmed that the address belongs to the user.
   `CREATE TABLE users (
@@ -378,7 +377,6 @@ export const schema: readonly Statement[] = [
     told TEXT NOT NULL,
     since {timestamp} NOT NULL
   )`,
-  // Leases for work that one instance at a time does.
   `CREATE TABLE leases (
     name TEXT PRIMARY KEY,
     owner TEXT NOT NULL,

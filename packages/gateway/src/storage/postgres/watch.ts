@@ -25,7 +25,6 @@ export class ServerWatch {
     this.#timer.unref();
   }
 
-  /** Runs a query, unless the server is known to be unreachable. */
   async during<T>(query: () => Promise<T>): Promise<T> {
     if (this.#isSilent) throw new Outage("the database does not answer");
     const entry = { begunAt: this.#tick };

@@ -16,7 +16,6 @@ const LOG_PAGES_ATTENDED_MAX = 32_768;
 /** Keeps every statement of the service compiled; the default of 20 would recompile frequent ones. */
 Sqlite.MAX_QUERY_CACHE_SIZE = 500;
 
-/** There are few statements, so the cache is small. */
 const numbered = new Map<string, string>();
 
 /** `$1` to `?1`, which SQLite binds by position. */

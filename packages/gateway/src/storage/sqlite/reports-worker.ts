@@ -1,4 +1,3 @@
-/** The thread of `ReportThread`. */
 import { answerCalls } from "../../kernel/threads.ts";
 import type { Row } from "../contract.ts";
 import { type Connection, openReader, type Report } from "./database.ts";

@@ -84,7 +84,6 @@ export class AgentConnection {
     this.#channel.drained();
   }
 
-  /** Everything in progress ends now, without waiting for the node. */
   close(code: number, reason: string): void {
     if (this.#over) return;
     this.ended(reason);

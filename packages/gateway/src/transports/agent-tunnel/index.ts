@@ -201,7 +201,6 @@ export class AgentTunnel<Identity> implements SocketTransport<SocketData<Identit
     return data.textMessages > TEXT_MESSAGES_PER_WINDOW_MAX;
   }
 
-  /** Ends a connection that breaks the protocol, and its session at once. */
   #end({ connection, session }: SocketData<Identity>, code: number, reason: string): void {
     this.options.log.warn("closing a node's connection", { code, reason });
     connection?.close(code, reason);

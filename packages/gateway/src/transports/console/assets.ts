@@ -55,7 +55,6 @@ async function documents(): Promise<Map<string, Asset>> {
     const file = Bun.file(join(ROOT, path));
     files.set(`/${path}`, asset(await file.bytes(), file.type, false));
   }
-  // The browser loads this for its search.
   files.set("/docs/search.json", asset(JSON.stringify(texts), "application/json", false));
   const index = texts
     .map(({ path, title }) => ({ path: `/docs/${path}.md`, title }))
@@ -73,7 +72,6 @@ async function documents(): Promise<Map<string, Asset>> {
 declare const CONSOLE_ASSETS: string | undefined;
 type Packed = Record<string, { type: string; immutable: boolean; gzipBase64: string }>;
 
-/** All files as text, for compiled builds. */
 export async function packAssets(): Promise<string> {
   const packed: Packed = {};
   for (const [path, { type, immutable, gzip }] of await fromSource())

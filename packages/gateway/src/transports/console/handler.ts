@@ -47,9 +47,6 @@ function respond(request: HttpRequest, { type, gzip, immutable }: Asset): Respon
   return new Response(gzip, { headers });
 }
 
-const plain = (text: string, status: number): Response =>
-  new Response(text, { status, headers: { "content-type": "text/plain; charset=utf-8" } });
-
 /** Answers a GET without a route: the console's files, documentation, or the console itself. */
 export function createConsole({ log, basePath }: { log: Log; basePath: string }) {
   let assets: Promise<Assets> | null = null;
@@ -73,7 +70,11 @@ export function createConsole({ log, basePath }: { log: Log; basePath: string })
       },
       (error: unknown) => {
         log.error("bundling the console failed", { error });
-        return plain("The console could not be built; the server's log says why.\n", 500);
+        const headers = { "content-type": "text/plain; charset=utf-8" };
+        return new Response("The console could not be built; the server's log says why.\n", {
+          status: 500,
+          headers,
+        });
       },
     );
   };

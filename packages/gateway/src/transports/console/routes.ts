@@ -14,7 +14,6 @@ interface SetupOptions {
   provider: string | null;
 }
 
-/** What the console asks before anybody is signed in. */
 export const consoleRoutes = (setup: SetupOptions): AnyRoute[] => [
   defineRoute({
     method: "GET",

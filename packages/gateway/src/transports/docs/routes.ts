@@ -25,7 +25,6 @@ function once(make: () => string): () => string {
   };
 }
 
-/** The address that the client used; empty without a Host header. */
 function serverUrlOf(request: HttpRequest, isSecure: boolean): string {
   const host = request.header("host");
   // Set by proxies. Clients can set it, too, but the answer goes to nobody else.

@@ -18,7 +18,7 @@ import {
 import { askedOnce } from "../../kernel/bounded.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Authenticator, nameOf, type SignedIn } from "../../kernel/context.ts";
-import { ServiceError, toRestReply } from "../../kernel/errors.ts";
+import { type ErrorName, ServiceError, toRestReply } from "../../kernel/errors.ts";
 
 const KEEP_ALIVE_MS = 15_000;
 /** While the instance stops: how often streams are checked, and after how many quiet checks one is closed. */
@@ -45,7 +45,6 @@ class Subscription implements Subscriber, ReplySource {
   #lastId: string | null = null;
   #quietSweeps = 0;
   #idleSinceMs: number;
-  /** The connection of a reader who is not signed in. */
   readonly #stranger: { vouch(): void } | null = null;
 
   constructor(
@@ -182,26 +181,27 @@ export class EventsTransport {
     request: HttpRequest,
     { query, requestId }: { query: URLSearchParams; requestId: string },
   ): Promise<Reply | StreamedReply> {
-    const refuse = (error: ServiceError) => toRestReply(error, requestId);
+    const { events, authenticator, clock } = this.options;
+    const refuse = (kind: ErrorName, message: string) =>
+      toRestReply(new ServiceError(kind, message), requestId);
     const sessionId = query.get("session") ?? "";
-    if (sessionId === "" || sessionId.length > SESSION_ID_LENGTH_MAX) {
-      const message = "`session` is required: the stream_id or stream_session that a call returned";
-      return refuse(new ServiceError("missing_fields", message));
-    }
-    const { actor, sessionId: signedInAs } = await this.options.authenticator.identify(
-      bearerOf(request) ?? query.get("token"),
-    );
+    if (sessionId === "" || sessionId.length > SESSION_ID_LENGTH_MAX)
+      return refuse(
+        "missing_fields",
+        "`session` is required: the stream_id or stream_session that a call returned",
+      );
+    const token = bearerOf(request) ?? query.get("token");
+    const { actor, sessionId: signedInAs } = await authenticator.identify(token);
     const reader = actor && { userId: actor.userId, sessionId: signedInAs };
-    const subscription = new Subscription(this.#open, this.options.clock, sessionId, reader, request);
+    const subscription = new Subscription(this.#open, clock, sessionId, reader, request);
     // Browsers send the header when they reconnect; a page that was reloaded cannot set it.
     const given = request.header("last-event-id") ?? query.get("last_event_id") ?? "";
     const lastId = EVENT_ID.test(given) ? given : null;
-    const notFound = () =>
-      refuse(new ServiceError("not_found", "No such session, or it has too many subscribers"));
-    if (!subscription.subscribe(this.options.events, lastId)) return notFound();
+    const notFound = () => refuse("not_found", "No such session, or it has too many subscribers");
+    if (!subscription.subscribe(events, lastId)) return notFound();
     // Checked after subscribing: a right that is revoked from now on ends the subscription.
     const holder = this.#holderOf(subscription);
-    if (holder && !(await this.options.authenticator.mayGoOn(holder))) {
+    if (holder && !(await authenticator.mayGoOn(holder))) {
       subscription.left();
       return notFound();
     }

@@ -47,7 +47,6 @@ interface RealtimeDesk {
   ): Promise<{ send(event: Event): Promise<void>; close(): void }>;
 }
 
-/** One session and its socket, which opens a moment later. */
 class Carried {
   session: { send(event: Event): Promise<void>; close(): void } | null = null;
   #socket: VoiceSocket | null = null;

@@ -13,7 +13,6 @@ import { Purse } from "../../kernel/bounded.ts";
 import {
   type Actor,
   type Authenticator,
-  type Caller,
   type CallSource,
   type Principal,
   type Rooms,
@@ -30,7 +29,6 @@ import { Answer, type AnyRoute, isAudited, Raw, type RouteCall, UPLOAD } from ".
 import { LARGE_BODY_BYTES } from "../../kernel/turns.ts";
 import { validate } from "../../kernel/validate.ts";
 
-/** For all accounts together. */
 const BODY_BYTES_IN_FLIGHT_MAX = 512 * 1024 * 1024;
 
 const NOBODY = { actor: null, adminToken: false };
@@ -96,7 +94,6 @@ export class RouteRunner {
     }
   }
 
-  /** Counts a body until its answer begins. */
   #hold(hold: { account: string; bytes: number }, bytes: number): void {
     if (bytes > 0 && !this.#bytes.take(hold.account, bytes))
       fail("rate_limited", "Your requests in progress are too large together; wait for some to end", {
@@ -132,8 +129,10 @@ export class RouteRunner {
     if (isOurs(failure)) log.error("route failed", { request_id: requestId, path: request.path, error });
     const reply = route.refuse ? route.refuse(error, call) : toRestReply(failure, requestId);
     // Callers without a key must not crowd out the records of others.
-    if (call.record && !(failure instanceof TooManyKeys))
-      noteRefusal(call.record, reply, failure, call.caller);
+    if (call.record && !(failure instanceof TooManyKeys)) {
+      call.record.addDetails({ clientIp: call.caller.ip });
+      call.record.refused(failure, reply instanceof Reply ? reply.head.status : undefined);
+    }
     return reply;
   }
 }
@@ -144,17 +143,6 @@ function noteAnswer(record: RequestRecord, answer: CallReply): void {
   const { status } = answer.head;
   if (status === CLIENT_CLOSED_STATUS) record.left();
   else record.end(status);
-}
-
-function noteRefusal(
-  record: RequestRecord,
-  reply: Reply | Promise<Reply>,
-  failure: ServiceError,
-  { ip }: Caller,
-): void {
-  record.addDetails({ clientIp: ip });
-  // APIs may use other statuses.
-  record.refused(failure, reply instanceof Reply ? reply.head.status : undefined);
 }
 
 async function receive(
@@ -202,7 +190,6 @@ function answerOf(route: AnyRoute, result: unknown, requestId: string): CallRepl
 const RATIO_MAX = 100;
 const SMALL_BYTES = 1024 * 1024;
 
-/** Decompresses a request's body, to `mostBytes` at most. */
 export function inflated(bytes: Buffer, encoding: string, mostBytes: number): Promise<Buffer> {
   const bytesMax = Math.min(mostBytes, Math.max(SMALL_BYTES, bytes.length * RATIO_MAX));
   const name = encoding.trim().toLowerCase();
@@ -238,12 +225,9 @@ interface GateOptions {
   authenticator: Authenticator;
   keys: { authenticate(secret: string): Promise<Principal | null> };
   counter: Counter;
-  /** Counts wrong tokens on routes for people and administrators. */
   tries: FailedTries;
-  /** Counts requests without a known API key. */
   keyTries: FailedTries;
   settings: { readonly apiRateLimitRpm: number };
-  /** Rate limits of the key, its tier and its group. */
   tierRates(principal: Principal): readonly Rate[];
 }
 

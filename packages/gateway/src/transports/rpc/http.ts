@@ -5,9 +5,8 @@ import { type ErrorName, type ServiceError, toServiceError } from "../../kernel/
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
 import { inSteps, LARGE_BODY_BYTES } from "../../kernel/turns.ts";
-import { strangerRefusal } from "./anonymous.ts";
 import { encodeFailure } from "./codec.ts";
-import { type RpcRunner, socketOnly } from "./runner.ts";
+import { type RpcRunner, socketOnly, strangerRefusal } from "./runner.ts";
 
 export const RPC_BODY_BYTES_MAX = 1024 * 1024;
 

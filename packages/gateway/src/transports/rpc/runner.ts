@@ -1,3 +1,5 @@
+import { networkOf } from "@model-gateway/wire/server";
+import type { Counter as RateCounter } from "../../bus/contract.ts";
 import type { AuditSink } from "../../kernel/audit.ts";
 import type { CallContext, Caller, Rooms } from "../../kernel/context.ts";
 import { dispatch } from "../../kernel/dispatch.ts";
@@ -31,17 +33,28 @@ interface RpcRunnerOptions {
 export interface RpcCallOptions {
   caller: Caller;
   requestId: string;
-  /** Refuses a request before it is dispatched. */
   guard?: (method: string) => ServiceError | null;
   onResult?: (method: string, result: unknown) => void;
   onResponse?: (json: string) => void;
 }
 
-/** Refuses methods that exist only on anonymous WebSockets. */
 export const socketOnly = (registry: Registry, method: string): ServiceError | null =>
   registry.methods.get(method)?.auth === "anonymous_socket"
     ? new ServiceError("method_not_found", `Method not found: ${method}`)
     : null;
+
+/** Calls per minute of callers who are not signed in, per address or /64 of IPv6. */
+export const ANONYMOUS_CALLS_MAX = 1_200;
+const WINDOW_MS = 60_000;
+
+export async function strangerRefusal(limiter: RateCounter, ip: string): Promise<ServiceError | null> {
+  const limit = { key: `anonymous:${networkOf(ip)}`, max: ANONYMOUS_CALLS_MAX, windowMs: WINDOW_MS };
+  const exceeded = await limiter.hit([limit]);
+  if (!exceeded) return null;
+  const retryAfterSeconds = Math.ceil(exceeded.waitMs / 1000);
+  const message = `Too many calls without signing in; try again in ${retryAfterSeconds} s`;
+  return new ServiceError("rate_limited", message, { retryAfterSeconds });
+}
 
 /** JSON-RPC for HTTP and WebSocket: takes a text, and returns the answer in pieces. */
 export class RpcRunner {

@@ -14,21 +14,16 @@ import { ServiceError, toServiceError } from "../../kernel/errors.ts";
 import type { FailedTries } from "../../kernel/failed-tries.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { decodeUtf8 } from "../../kernel/json.ts";
-import type { Registry } from "../../kernel/registry.ts";
 import { LARGE_BODY_BYTES } from "../../kernel/turns.ts";
-import { strangerRefusal } from "./anonymous.ts";
 import { encodeFailure } from "./codec.ts";
 import { RPC_BODY_BYTES_MAX } from "./http.ts";
-import { type RpcRunner, socketOnly } from "./runner.ts";
+import { type RpcRunner, socketOnly, strangerRefusal } from "./runner.ts";
 
 const ANONYMOUS_IDLE_MS = 10_000;
 const PROBE_METHOD = "system.probe";
 const REFRESH_METHOD = "auth.refresh";
-/** Running calls of a socket; others wait. */
 const IN_FLIGHT_MAX = 64;
-/** Waiting calls of a socket; others are refused. */
 const WAITING_MAX = 1_000;
-/** Bytes of a socket's running and waiting calls. */
 const BYTES_MAX = (IN_FLIGHT_MAX + 4) * RPC_BODY_BYTES_MAX;
 const ANONYMOUS_BYTES_MAX = RPC_BODY_BYTES_MAX;
 /** While the peer has more than this to read, calls wait. */
@@ -36,18 +31,14 @@ const UNREAD_BYTES_MAX = 1024 * 1024;
 /** A peer that leaves this much unread is disconnected. */
 export const SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 
-interface RpcSocketData {
+interface RpcSocketData extends CallSource {
   token: string | null;
   /** Null for strangers and the admin token. */
   userId: string | null;
   sessionId: string | undefined;
-  ip: string;
-  userAgent: string | null;
-  isLocal: boolean;
   anonymous: boolean;
   calls: Gate;
   heldBytes: number;
-  /** Resumes calls that wait until answers have been read. */
   unread: (() => void)[];
   cancelIdle: () => void;
   closing: boolean;
@@ -55,7 +46,6 @@ interface RpcSocketData {
 
 interface RpcWebSocketOptions {
   runner: RpcRunner;
-  registry: Registry;
   authenticator: Authenticator;
   counter: Counter;
   tries: FailedTries;
@@ -230,7 +220,7 @@ export class RpcWebSocket implements SocketHandlers<RpcSocketData> {
 
   /** Anonymous sockets may call the contract's public methods, and the probe, which others may not. */
   #refusal(method: string, { actor, adminToken }: Caller): ServiceError | null {
-    const { registry } = this.options;
+    const { registry } = this.options.runner.options;
     if (actor || adminToken) return socketOnly(registry, method);
     if (ANONYMOUS_METHODS.has(method) || registry.methods.get(method)?.auth === "anonymous_socket")
       return null;
