@@ -17,7 +17,6 @@ interface ChannelFacts {
   opener?: SignedIn;
   /** The user who pushed first into a channel that nobody opened. */
   claimedBy?: string;
-  /** Only signed-in users may read it. */
   isClosed?: true;
 }
 
@@ -106,7 +105,6 @@ export class ChannelOwners {
 
   #learn(sessionId: string, facts: ChannelFacts): void {
     const known = this.#known.get(sessionId);
-    // The first claim counts.
     const claim = known?.claimedBy && { claimedBy: known.claimedBy };
     this.#known.set(sessionId, { ...known, ...facts, ...claim });
   }

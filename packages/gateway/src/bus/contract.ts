@@ -5,7 +5,6 @@ import type { NotificationDefinition } from "../kernel/method.ts";
 
 /** Messages between instances, delivered at most once and in order per publisher: in process, over Redis or a supervisor. */
 export interface Bus {
-  /** Whether there may be other instances. */
   readonly shared: boolean;
   /** False while other instances cannot be reached; caches then expire within about a second. */
   readonly connected: boolean;
@@ -79,7 +78,6 @@ export const serveCalls = (
 /** Checks the rights behind running work of a key, user or group; for null, of everyone. */
 export type Recheck = (id: string | null) => Promise<void>;
 
-/** Calls back when rights may have been revoked. */
 export interface Revocations {
   onChange(recheck: Recheck): void;
 }
@@ -151,7 +149,6 @@ export interface ReservedChange {
   spent?: Spent;
 }
 
-/** What `grant` returns when nothing was reserved. */
 export const REFUSED = -1;
 
 /** The most units of a grant that fit into every purse, where `leftIn` returns what is left in one; or `REFUSED`. */

@@ -13,7 +13,6 @@ import {
   SessionReader,
 } from "./event-session.ts";
 
-/** How long notifications of a new session wait for its first subscriber. */
 const SUBSCRIBER_GRACE_MS = 1_000;
 const SUBSCRIBERS_PER_SESSION_MAX = 16;
 /** How long the owner of an ended stream is remembered, for late subscribers. */
@@ -76,7 +75,6 @@ export class BusEventHub implements EventHub {
   readonly #owners: ChannelOwners;
   readonly #openings = new Map<string, Opening>();
   readonly #stops = new Map<string, { userId: string; run: () => void }>();
-  /** Ended sessions whose owner is still remembered. */
   readonly #ended = new Map<string, () => void>();
   readonly #instance: string;
   #count = 0;
@@ -85,7 +83,6 @@ export class BusEventHub implements EventHub {
     readonly bus: Bus,
     readonly clock: Clock,
     readonly ids: Ids,
-    /** Null when this process runs alone. */
     readonly instances: Requests | null = null,
   ) {
     this.#instance = ids.uuid().slice(0, 8);

@@ -131,7 +131,6 @@ export class SessionReader implements EventReader {
   next: number;
   #isReady = false;
   hasBegun = false;
-  /** Earlier notifications are being fetched from other instances. */
   isCatchingUp = false;
   isChecked = true;
 

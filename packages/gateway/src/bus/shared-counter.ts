@@ -200,7 +200,6 @@ export class SharedCounter implements Counter {
     if (opensInMs > 0 && !this.#mustEnter) await this.#pause(opensInMs);
   }
 
-  /** Ends early if the holds must be sent again. */
   async #pause(delayMs: number): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#endPause = resolve;
@@ -208,7 +207,6 @@ export class SharedCounter implements Counter {
     });
   }
 
-  /** Resolves when the server knows this instance, or is unreachable. */
   async open(): Promise<void> {
     await this.#send();
   }

@@ -13,7 +13,6 @@ export interface AuditEntry {
   account: { id: string; email: string } | null;
 }
 
-/** Methods whose names say that they only read. */
 const READS =
   /\.(list|get|show|status|me|self|types|addresses|activity|query|records|series|stats|watch|balance|detect|test|probe|check|fits|served)$|^billing\.plan$/;
 

@@ -14,7 +14,6 @@ export function jsonSchema(schema: z.ZodType, io: "input" | "output"): JsonSchem
   return rest;
 }
 
-/** The properties of an object's schema, each with whether it is required. */
 function propertiesOf({ properties = {}, required = [] }: JsonSchema) {
   const names = new Set(required as string[]);
   return Object.entries(properties as Record<string, JsonSchema>).map(([name, schema]) => ({
@@ -87,7 +86,6 @@ const SECURITY = {
   jwt_or_admin_token: [{ accessToken: [] }, { adminToken: [] }],
 } as const;
 
-/** The schema of a body that is checked, or passed on as bytes. */
 export const schemaOf = (shape: z.ZodType | Raw): z.ZodType => (shape instanceof Raw ? shape.schema : shape);
 
 const JSON_MEDIA = "application/json";
@@ -166,7 +164,6 @@ export function typeInWords(schema: JsonSchema): string {
   return "any";
 }
 
-// A pipe would end the cell.
 const cell = (text: string) => text.replaceAll("|", "\\|").replaceAll("\n", " ");
 
 function fieldTable(schema: JsonSchema, nothing: string): string {
@@ -200,7 +197,6 @@ function section(method: AnyMethod): string {
 const notificationSection = ({ name, summary, params }: NotificationDefinition): string =>
   [`### ${name}`, `${summary}.`, fieldTable(jsonSchema(params, "output"), "Nothing.")].join("\n\n");
 
-/** The reference of all methods, by room, and notifications, as Markdown. */
 export function rpcReference(registry: Registry): string {
   const rooms = Map.groupBy(registry.methods.values(), (method) => method.name.split(".")[0]!);
   const parts = [...rooms].map(([room, methods]) => [`## ${room}`, ...methods.map(section)].join("\n\n"));

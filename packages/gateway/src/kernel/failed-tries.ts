@@ -28,7 +28,6 @@ export class FailedTries {
   constructor(
     readonly clock: Clock,
     readonly bus: Publisher,
-    /** Failures on one topic are counted together. */
     readonly topic = "failed-tries",
     readonly Refusal: typeof ServiceError = ServiceError,
   ) {

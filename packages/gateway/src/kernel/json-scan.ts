@@ -37,7 +37,6 @@ export function skipSpace(text: string, at: number): number {
   return at;
 }
 
-/** The next quote or bracket, or `limit`. */
 function endOfPlain(text: string, at: number, limit: number): number {
   while (at < limit) {
     const char = text.charCodeAt(at);
@@ -52,7 +51,6 @@ function endOfPlain(text: string, at: number, limit: number): number {
 export class JsonNesting {
   readonly #closers: number[] = [];
   #hasOpened = false;
-  /** Totals so far, for `costProblem`. */
   strings = 0;
   containers = 0;
   outsideChars = 0;

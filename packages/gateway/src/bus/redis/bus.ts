@@ -6,7 +6,6 @@ import { SharedBus } from "../shared-bus.ts";
 
 /** The client's largest value: an instance never gives up on its Redis. */
 const RECONNECTS_MAX = 2 ** 32 - 1;
-/** How often an instance sends itself a heartbeat through Redis. */
 const BEAT_MS = 250;
 /** After this many missed self-heartbeats the subscription counts as down. */
 const UNHEARD_BEATS_MAX = 2;
@@ -41,7 +40,6 @@ interface RedisBusOptions {
   log: Log;
 }
 
-/** Topics shared by the instances on one Redis. */
 export class RedisBus extends SharedBus {
   readonly #heartbeat: ReturnType<typeof setInterval>;
   readonly #beatChannel: string;

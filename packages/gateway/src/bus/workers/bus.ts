@@ -2,7 +2,6 @@ import type { Log } from "../../kernel/log.ts";
 import { SharedBus } from "../shared-bus.ts";
 import { WorkerLink } from "./link.ts";
 
-/** Topics shared by the workers of one supervisor. */
 export class WorkerBus extends SharedBus {
   readonly link: WorkerLink;
 

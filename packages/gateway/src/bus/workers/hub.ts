@@ -83,7 +83,6 @@ export class WorkerHub {
     if (answer !== undefined) peer.channel.send(["answer", message[1] as number, answer]);
   }
 
-  /** Returns the answer, if the message is a request. */
   #handle(peer: Peer, message: ToHub): Answers[Asked] | undefined {
     switch (message[0]) {
       case "ask":

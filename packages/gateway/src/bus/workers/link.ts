@@ -20,7 +20,6 @@ interface LinkOptions {
   published(topic: string, message: string): void;
 }
 
-/** A worker's connection to its supervisor, reopened when lost. */
 export class WorkerLink {
   #channel: Channel<ToWorker, ToHub> | null = null;
   #isConnected = false;

@@ -2,7 +2,6 @@ import type { CounterAnswers, CounterAsk, CounterEntry } from "../counter-server
 
 /** Messages of a worker to its supervisor. Those with a number after the name are requests, which are answered. */
 export type ToHub =
-  /** Asks the counter: the instance, and its asks. */
   | readonly ["ask", number, string, readonly CounterAsk[]]
   | readonly ["enter", number, string]
   | readonly ["leave", number, readonly string[]]
@@ -17,7 +16,6 @@ export interface Answers {
   enter: CounterEntry;
   leave: true;
   subscribe: true;
-  /** How many workers are subscribed to the topic. */
   count: number;
   beat: true;
 }
