@@ -221,6 +221,7 @@ class ReportThread {
     try {
       return await this.#thread.call({ path: this.path, sql, params });
     } finally {
+      clearTimeout(this.#whenIdle);
       if (this.#thread.pendingCount === 0)
         this.#whenIdle = setTimeout(() => this.close(), REPORTS_IDLE_MS).unref();
     }
