@@ -1,7 +1,7 @@
 import type { PostedCapability } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { ServiceError } from "../../../kernel/errors.ts";
-import { CLIENT_LEFT, type Outcome, outcomeOf, type RequestRecord } from "../../../kernel/request-record.ts";
+import { CLIENT_LEFT, type Outcome, outcomeOf } from "../../../kernel/request-record.ts";
 import { GATEWAY, GEN_AI, OTEL } from "../../../observe/genai-attributes.ts";
 import type { Counter, Histogram, Metrics } from "../../../observe/metrics.ts";
 import { parseTraceparent, type Span, type Tracer } from "../../../observe/tracing.ts";
@@ -71,7 +71,11 @@ export class ObservedCall {
     }
     observer.requests.add(1, { operation, model, outcome: failure ?? "ok" });
     if (usage) asker.record?.used(usage, costNanoUsd);
-    if (asker.record) this.#note(asker.record, { failure, isOwed: usage !== null, nowMs });
+    const outcome = this.outcome(failure);
+    // Whoever replies records a failure that can still set the reply's status, unless the call is charged.
+    const isFinal = usage !== null || failure === CLIENT_LEFT.code || this.#firstChunkMs !== null;
+    if (outcome === null) asker.record?.end(200, nowMs);
+    else if (isFinal) asker.record?.failed(outcome);
     this.span.end({
       [GEN_AI.inputTokens]: usage?.promptTokens,
       [GEN_AI.outputTokens]: usage?.completionTokens,
@@ -79,16 +83,6 @@ export class ObservedCall {
       [GATEWAY.attempts]: attempts,
       [OTEL.errorType]: failure ?? undefined,
     });
-  }
-
-  /** Whoever replies records a failure that can still set the reply's status, unless the call is charged. */
-  #note(
-    record: RequestRecord,
-    { failure, isOwed, nowMs }: { failure: string | null; isOwed: boolean; nowMs: number },
-  ): void {
-    const outcome = this.outcome(failure);
-    if (outcome === null) record.end(200, nowMs);
-    else if (isOwed || failure === CLIENT_LEFT.code || this.#firstChunkMs !== null) record.failed(outcome);
   }
 
   /** The outcome for this reason; null: success. */

@@ -141,9 +141,7 @@ const LIMIT_FIELDS = (
   "max_tokens_to_sample num_predict n_predict maxOutputTokens maxTokens maxoutputtokens maxtokens"
 ).split(" ");
 
-const COUNT_FIELDS = "n best_of num_return_sequences candidate_count candidateCount candidatecount".split(
-  " ",
-);
+const COUNTS = "n best_of num_return_sequences candidate_count candidateCount candidatecount".split(" ");
 
 /** Predicted output; what the answer does not use of it is charged as output. */
 const PREDICTION = "prediction";
@@ -152,7 +150,7 @@ export const OPTIONS = "options";
 /** Fields that limit or multiply the output. */
 const KINDS: ReadonlyMap<string, "limit" | "count"> = new Map([
   ...LIMIT_FIELDS.map((name) => [name, "limit"] as const),
-  ...COUNT_FIELDS.map((name) => [name, "count"] as const),
+  ...COUNTS.map((name) => [name, "count"] as const),
 ]);
 const SPEND_NAMES: readonly string[] = [...KINDS.keys(), PREDICTION, OPTIONS];
 

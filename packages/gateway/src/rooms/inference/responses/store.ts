@@ -22,12 +22,6 @@ export interface ResponseRow {
 /** What a continuing request needs of a response. */
 export type ChainedRow = Pick<ResponseRow, "id" | "previous_id" | "input" | "output">;
 
-/** How much of the chain before a response is read. */
-interface ChainLimits {
-  turnsMax: number;
-  charsMax: number;
-}
-
 const KEPT_PER_USER_MAX = 1_000;
 /** A user's excess responses are removed once per this many inserts, because finding them means counting all. */
 const REMOVED_EVERY = 100;
@@ -48,7 +42,8 @@ export class ResponseStore {
   }
 
   /** The row and the chain of the user's rows that lead to it, newest first, within the limits. */
-  async chain(last: ResponseRow, { turnsMax, charsMax }: ChainLimits): Promise<ChainedRow[]> {
+  async chain(last: ResponseRow, limits: { turnsMax: number; charsMax: number }): Promise<ChainedRow[]> {
+    const { turnsMax, charsMax } = limits;
     if (last.previous_id === null) return [last];
     const earlier = await this.db.all<ChainedRow>(
       `WITH RECURSIVE chain (id, previous_id, depth, chars) AS (
