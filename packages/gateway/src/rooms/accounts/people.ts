@@ -4,7 +4,7 @@ import type { Actor, CallSource } from "../../kernel/context.ts";
 import { fail, failParam } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { deleteExpired, type Queryable, type Sweep, type Transaction } from "../../storage/contract.ts";
-import type { Link as LinkResult } from "./schemas.ts";
+import type { Link as LinkResult } from "./methods.ts";
 import type { Accounts, AccountsOptions, InsertedAccount, NewAccount, Session } from "./service.ts";
 import type { AccountStore, LinkRow, UserRow } from "./store.ts";
 

@@ -10,9 +10,9 @@ import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
 import { deleteExpired, type Sweep, type Transaction } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
 import { Giving, type SignUpSettings } from "./giving.ts";
+import type { SessionResult } from "./methods.ts";
 import { decoyHash, hashPassword } from "./password-hash.ts";
 import { People } from "./people.ts";
-import type { SessionResult } from "./schemas.ts";
 import { AccountStore, type SessionRow, type UserRow } from "./store.ts";
 import { ACCESS_TOKEN_SECONDS, AccessTokens, type TokenHolder } from "./tokens.ts";
 
@@ -251,15 +251,11 @@ export class Accounts implements Authenticator {
       return this.#issueRefreshToken(tx, { user, sessionId: used!.family_id }, source);
     });
     if (issued) return this.#session(issued);
-    await this.#endReused(tokenHash);
-    await this.limit("refresh", source.ip, REFRESHES_PER_IP);
-    fail("auth_required", "The refresh token is unknown, expired or was used before; log in again");
-  }
-
-  /** A used refresh token was copied: ends its session, including access tokens and sockets. */
-  async #endReused(tokenHash: string): Promise<void> {
+    // A used refresh token was copied: ends its session, including access tokens and sockets.
     const session = await this.store.sessionOfToken(tokenHash);
     if (session?.used_at) await this.endSessions(session.user_id, { only: session.family_id });
+    await this.limit("refresh", source.ip, REFRESHES_PER_IP);
+    fail("auth_required", "The refresh token is unknown, expired or was used before; log in again");
   }
 
   /** Ends the session of a refresh token; does nothing if the token is unknown. */

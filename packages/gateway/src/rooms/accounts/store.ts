@@ -10,7 +10,7 @@ import {
   type Transaction,
   updateRows,
 } from "../../storage/contract.ts";
-import type { PendingLink, Person, SignedInSession } from "./schemas.ts";
+import type { PendingLink, Person, SignedInSession } from "./methods.ts";
 
 export interface UserRow {
   id: string;

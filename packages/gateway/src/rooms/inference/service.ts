@@ -283,8 +283,9 @@ export class Inference {
     }
   }
 
+  /** `chat.stop`: what was delivered so far is metered. */
   stop(actor: Actor, streamId: string): void {
-    this.#sender.stop(actor, streamId);
+    this.options.events.stop(streamId, actor.userId);
   }
 
   /** `engine.invoke`: passes method and params unchanged and returns the raw result. */

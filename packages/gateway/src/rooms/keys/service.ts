@@ -50,14 +50,9 @@ export interface GroupTerms extends ModelRules {
 }
 
 /** The owner of what a key makes. A key with limits or models of its own only sees what it made itself. */
-export const ownerOf = ({
-  userId,
-  keyId,
-  limits,
-  models,
-}: Pick<Principal, "userId" | "keyId" | "limits" | "models">) => ({
-  userId,
-  keyId: limits === null && models === null ? null : keyId,
+export const ownerOf = (key: Pick<Principal, "userId" | "keyId" | "limits" | "models">) => ({
+  userId: key.userId,
+  keyId: key.limits === null && key.models === null ? null : key.keyId,
 });
 
 /** Everything that a request needs to know about its key; cached until it changes. */

@@ -122,6 +122,17 @@ export const nativeOf = (
   limited: (tokens) => new Map(Object.entries(limits(tokens)).map(([name, value]) => [name, String(value)])),
 });
 
+/** Proxies reject long headers. */
+const DROPPED_NAMED_MAX = 32;
+
+/** Headers that name what could not be passed on. */
+export function droppedHeaders(dropped: readonly string[]): ReadRequest["headers"] {
+  if (dropped.length === 0) return undefined;
+  const names = dropped.slice(0, DROPPED_NAMED_MAX).map((name) => name.replace(/[^\w.-]/g, "").slice(0, 64));
+  if (dropped.length > names.length) names.push(`${dropped.length - names.length} more`);
+  return { "x-service-dropped": names.join(", ") };
+}
+
 /** A request id without dashes, from which other APIs' ids are made. */
 export const idToken = (requestId: string): string => requestId.replaceAll("-", "");
 

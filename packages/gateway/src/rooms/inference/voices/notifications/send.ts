@@ -62,11 +62,6 @@ export class ChatSender {
     };
   }
 
-  /** `chat.stop`: what was delivered so far is metered. */
-  stop(actor: Actor, streamId: string): void {
-    this.events.stop(streamId, actor.userId);
-  }
-
   async #run(turn: ChatTurn, stream: EventStream, notifier: Notifier): Promise<void> {
     try {
       await turn.begin();

@@ -4,7 +4,6 @@ export interface OllamaModel {
   id: string;
   /** Its abilities, in Ollama's terms. */
   capabilities: string[];
-  details: ReturnType<typeof detailsOf>;
   modelInfo: Record<string, unknown>;
 }
 
@@ -20,14 +19,15 @@ export const withoutTag = (name: string): string =>
   name.endsWith(LATEST) ? name.slice(0, -LATEST.length) : name;
 export const withTag = (name: string): string => withoutTag(name) + LATEST;
 
-const detailsOf = () => ({
+/** The same for every model: only its server knows more. */
+export const DETAILS = {
   parent_model: "",
   format: "",
   family: FAMILY,
   families: [FAMILY],
   parameter_size: "",
   quantization_level: "",
-});
+};
 
 export function ollamaModelOf(
   { id, capabilities, meta }: ModelInfo,
@@ -40,7 +40,6 @@ export function ollamaModelOf(
   return {
     id,
     capabilities: [...(can("chat") ? CHAT_CAPABILITIES : []), ...(isEmbedder ? ["embedding"] : [])],
-    details: detailsOf(),
     modelInfo: {
       "general.architecture": FAMILY,
       ...(contextTokens !== null && { [`${FAMILY}.context_length`]: contextTokens }),

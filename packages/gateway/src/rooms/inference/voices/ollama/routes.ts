@@ -5,7 +5,7 @@ import { VERSION } from "../../../../kernel/version.ts";
 import { Payload } from "../../request/payload.ts";
 import { Given } from "../given.ts";
 import { errorBody } from "./index.ts";
-import { withoutTag } from "./models.ts";
+import { DETAILS, withoutTag } from "./models.ts";
 import { embeddingsBody } from "./request.ts";
 
 const SHOW_BYTES_MAX = 16 * 1024;
@@ -79,14 +79,14 @@ export const ollamaTags = defineRoute({
     ),
   }),
   handler: ({ rooms }) => ({
-    models: rooms.inference.models.ollama().map(({ id, capabilities, details }) => ({
+    models: rooms.inference.models.ollama().map(({ id, capabilities }) => ({
       name: id,
       model: id,
       modified_at: new Date(0).toISOString(),
       size: 0,
       digest: "",
       capabilities,
-      details,
+      details: DETAILS,
     })),
   }),
 });
@@ -109,14 +109,12 @@ export const ollamaShow = defineRoute({
     modified_at: z.string(),
   }),
   handler: ({ rooms, body }) => {
-    const { capabilities, details, modelInfo } = rooms.inference.models.ollamaOne(
-      body.model ?? body.name ?? "",
-    );
+    const { capabilities, modelInfo } = rooms.inference.models.ollamaOne(body.model ?? body.name ?? "");
     return {
       modelfile: "",
       parameters: "",
       template: "{{ .Prompt }}",
-      details,
+      details: DETAILS,
       model_info: modelInfo,
       capabilities,
       modified_at: new Date(0).toISOString(),

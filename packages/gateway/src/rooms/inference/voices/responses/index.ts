@@ -3,22 +3,19 @@ import { isObject, readJson } from "../../../../kernel/json.ts";
 import { sessionField } from "../../call/session.ts";
 import { Payload } from "../../request/payload.ts";
 import { Given } from "../given.ts";
-import { idToken, nativeOf, type ReadRequest, type RequestContext, type Voice } from "../voice.ts";
+import {
+  droppedHeaders,
+  idToken,
+  nativeOf,
+  type ReadRequest,
+  type RequestContext,
+  type Voice,
+} from "../voice.ts";
 import { chatBodyOfResponses, requireOwnState, type StoredTurn } from "./request.ts";
 import { type ResponseIdentity, ResponseSpeaker, wantsSummary } from "./speaker.ts";
 
 /** OpenAI refuses lower limits. */
 const OUTPUT_TOKENS_MIN = 16;
-/** Header with the fields that could not be passed on. */
-const DROPPED_HEADER = "x-service-dropped";
-/** Proxies reject long headers. */
-const NAMED_MAX = 32;
-const headerSafe = (name: string): string => name.replace(/[^\w.-]/g, "").slice(0, 64);
-const namesOf = (dropped: ReadonlySet<string>): string =>
-  [
-    ...[...dropped].slice(0, NAMED_MAX).map(headerSafe),
-    ...(dropped.size > NAMED_MAX ? [`${dropped.size - NAMED_MAX} more`] : []),
-  ].join(", ");
 
 function readRequest(body: unknown, context: RequestContext, history: readonly StoredTurn[]): ReadRequest {
   const { requestId } = context;
@@ -42,7 +39,7 @@ function readRequest(body: unknown, context: RequestContext, history: readonly S
   return {
     payload,
     speaker: new ResponseSpeaker(identity),
-    headers: dropped.size > 0 ? { [DROPPED_HEADER]: namesOf(dropped) } : undefined,
+    headers: droppedHeaders([...dropped]),
   };
 }
 
