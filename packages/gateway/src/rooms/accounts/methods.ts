@@ -26,10 +26,7 @@ export const SessionResult = z.object({
   user: User.extend({ is_admin: z.boolean() }),
 });
 
-export const Person = z.object({
-  id: z.uuid(),
-  email: z.string(),
-  name: z.string(),
+export const Person = User.extend({
   is_admin: z.boolean(),
   tier: z.string(),
   disabled: z.boolean(),
@@ -221,7 +218,7 @@ export const createUser = defineMethod({
     is_admin: z.boolean().default(false),
     tier: Tier.optional(),
   }),
-  result: z.object({ id: z.uuid(), email: z.string(), name: z.string(), link: Link }),
+  result: User.extend({ link: Link }),
   handler: async ({ params: { is_admin, ...account }, actor, rooms }) => {
     if (account.tier !== undefined) rooms.billing.requireTier(account.tier);
     const { user, link } = await rooms.accounts.people.create(actor, { ...account, isAdmin: is_admin });

@@ -61,7 +61,8 @@ export class People {
     const { db, store, accounts } = this.options;
     const done = await db.transaction(async (tx) => {
       await tx.lock("administrators");
-      return work(tx, (await store.userById(userId, tx)) ?? refuseUnknown());
+      const user = await store.userById(userId, tx);
+      return work(tx, user ?? fail("not_found", "`user_id`: no account has this id; users.list shows them"));
     });
     accounts.changed(userId);
     return done;
@@ -225,8 +226,4 @@ function refuseLink(): never {
     "not_found",
     "The link is unknown, expired, was used before, or its maker no longer administers the service; ask an administrator for a new one",
   );
-}
-
-function refuseUnknown(): never {
-  fail("not_found", "`user_id`: no account has this id; users.list shows them");
 }

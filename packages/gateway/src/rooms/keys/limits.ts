@@ -102,15 +102,10 @@ export function keyLimitsOf(row: LimitRow & { member_budget_nano_usd: number | n
 /** Which models a key may use: its group's rules, further restricted by its own. */
 export interface ModelTerms {
   group: ModelRules | null;
-  models: AllowedModels | null;
+  models: { names: readonly string[]; ids: ReadonlySet<string> } | null;
 }
 
-export interface AllowedModels {
-  names: readonly string[];
-  ids: ReadonlySet<string>;
-}
-
-export function allowedModelsOf(row: LimitRow): AllowedModels | null {
+export function allowedModelsOf(row: LimitRow): ModelTerms["models"] {
   const names = modelsOf(row);
   return names && { names, ids: new Set(names.map(normalModelId)) };
 }

@@ -237,11 +237,7 @@ export class Keys {
   /** The principal of a key. An expired key is refused with that reason. */
   async authenticate(secret: string): Promise<Principal | null> {
     const principal = await this.#holder(secret);
-    if (principal && principal.expiresAtMs <= this.options.clock.now()) this.#refuseExpired(principal);
-    return principal;
-  }
-
-  #refuseExpired(principal: Principal): never {
+    if (!principal || principal.expiresAtMs > this.options.clock.now()) return principal;
     const refusal = new KeyRefusal(
       "auth_required",
       `This API key expired on ${isoTime(principal.expiresAtMs)}; its owner can extend it (keys.update) or create another (keys.create)\n`,

@@ -5,17 +5,11 @@ export type ChatPart =
   | { type: "file"; file: { file_data: string; filename?: string } }
   | { type: "input_audio"; input_audio: unknown };
 
-export interface ChatToolCall {
-  id: string;
-  type: "function";
-  function: { name: string; arguments: string };
-}
-
 export interface ChatMessage {
   role: "system" | "user" | "assistant" | "tool";
   content: string | ChatPart[] | null;
   reasoning_content?: string;
-  tool_calls?: ChatToolCall[];
+  tool_calls?: { id: string; type: "function"; function: { name: string; arguments: string } }[];
   tool_call_id?: string;
 }
 

@@ -76,12 +76,9 @@ export class VoicedReply {
 
   whole(turn: ChatTurn, answer: WholeAnswer): Reply {
     const { requestId } = this;
-    const speaker = turn.spoken ? undefined : this.chat.speaker;
     const body = turn.spoken
       ? answer.body.bytes
-      : speaker
-        ? speaker.whole(readAnswer(answer))
-        : answer.bytes();
+      : (this.chat.speaker?.whole(readAnswer(answer)) ?? answer.bytes());
     const headers = this.#headers(turn, {});
     return new Reply({ status: 200, contentType: JSON_TYPE, requestId, headers }, body);
   }
@@ -90,15 +87,10 @@ export class VoicedReply {
     const { requestId } = this;
     const beginning = turn.begin();
     const isLate = await isLateToBegin(turn, beginning);
-    const contentType = turn.spoken
-      ? EVENT_STREAM_TYPE
-      : (this.chat.speaker?.contentType ?? EVENT_STREAM_TYPE);
+    const contentType = (turn.spoken ? null : this.chat.speaker?.contentType) ?? EVENT_STREAM_TYPE;
     const headers = this.#headers(turn, EVENT_STREAM_HEADERS, { isLate });
-    const begins = isLate ? beginning : null;
-    return new StreamedReply(
-      { status: 200, contentType, requestId, headers },
-      new TurnSource(turn, this, begins),
-    );
+    const source = new TurnSource(turn, this, isLate ? beginning : null);
+    return new StreamedReply({ status: 200, contentType, requestId, headers }, source);
   }
 
   #headers(
@@ -111,8 +103,7 @@ export class VoicedReply {
     const base = isLate ? plain : call.answerHeaders(plain);
     const own = spoken ? nativeHeaders : this.chat.headers;
     if (call.outgoing.loweredTo === null && !own && !form.requestIdHeader) return base;
-    const headers: Record<string, string> = { ...base, ...own };
-    if (form.requestIdHeader) headers[form.requestIdHeader] = requestId;
+    const headers: Record<string, string> = { ...base, ...own, ...idHeader(form, requestId) };
     if (call.outgoing.loweredTo !== null) headers[LOWERED_HEADER] = String(call.outgoing.loweredTo);
     return headers;
   }

@@ -61,11 +61,6 @@ export interface RequestContext {
   responses(): CallerResponses | null;
 }
 
-/** The answer to a request that needs no model. */
-export interface Answered {
-  answer: object;
-}
-
 export interface ReadRequest {
   payload: Payload;
   form?: AnswerForm;
@@ -102,8 +97,8 @@ export interface Voice {
   readonly requestIdHeader?: string;
   /** An upstream's refusal becomes a 502, as the contract requires for its own two routes. */
   readonly wrapsUpstreamErrors?: boolean;
-  /** Throws if the request is refused. A large body takes several turns of the event loop. */
-  read(body: Buffer, context: RequestContext): Promise<ReadRequest | NativeRead | Answered>;
+  /** Throws if the request is refused; `answer` needs no model. A large body takes several turns of the event loop. */
+  read(body: Buffer, context: RequestContext): Promise<ReadRequest | NativeRead | { answer: object }>;
   /** The body of a refusal; default: the gateway's own form. */
   errorBody?(failure: Failure, requestId: string): object;
 }

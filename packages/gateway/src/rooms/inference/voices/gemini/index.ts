@@ -10,7 +10,6 @@ import {
   type Failure,
   idToken,
   type ReadRequest,
-  type RequestContext,
   type Speaker,
   type Voice,
 } from "../voice.ts";
@@ -60,21 +59,13 @@ const callPart = (call: AnsweredCall, thoughts: string) => ({
   ...(thoughts && { thoughtSignature: sealedThoughts(thoughts) }),
 });
 
-interface GeminiSpeakerOptions {
-  model: string;
-  responseId: string;
-  thoughts: boolean;
-  /** The stream is one JSON array instead of server-sent events. */
-  isArray: boolean;
-}
-
 class GeminiSpeaker implements Speaker {
   readonly contentType?: string;
   readonly keepAlive: string;
   #isOpen = false;
   #thoughts = "";
 
-  constructor(readonly options: GeminiSpeakerOptions) {
+  constructor(readonly options: Omit<GeminiCall, "stream"> & { responseId: string; thoughts: boolean }) {
     if (options.isArray) this.contentType = "application/json; charset=utf-8";
     this.keepAlive = options.isArray ? "\n" : ": ping\n\n";
   }
@@ -138,10 +129,11 @@ const CONFIG = "generationConfig";
 export interface GeminiCall {
   model: string;
   stream: boolean;
+  /** The stream is one JSON array instead of server-sent events. */
   isArray: boolean;
 }
 
-function translated(body: unknown, call: GeminiCall, { requestId }: RequestContext): ReadRequest {
+function translated(body: unknown, call: GeminiCall, requestId: string): ReadRequest {
   const config = isObject(body) && isObject(body[CONFIG]) ? body[CONFIG] : {};
   const thinking = isObject(config.thinkingConfig) ? config.thinkingConfig : {};
   const { model, isArray } = call;
@@ -161,7 +153,8 @@ export const geminiVoice = (call: GeminiCall): Voice => ({
   routes: {},
   ...GEMINI_FORM,
   async read(bytes, context) {
-    if (call.isArray || !context.isSpoken("gemini")) return translated(await readJson(bytes), call, context);
+    if (call.isArray || !context.isSpoken("gemini"))
+      return translated(await readJson(bytes), call, context.requestId);
     const payload = await Payload.read(bytes, CONFIG);
     const inBody = payload.value("model") ?? call.model;
     if (inBody !== call.model && inBody !== `models/${call.model}`)
@@ -178,7 +171,7 @@ export const geminiVoice = (call: GeminiCall): Voice => ({
           return new Map([[CONFIG, JSON.stringify(config)]]);
         },
       },
-      translated: () => translated(payload.object(), call, context),
+      translated: () => translated(payload.object(), call, context.requestId),
     };
   },
 });

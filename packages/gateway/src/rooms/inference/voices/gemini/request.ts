@@ -64,11 +64,8 @@ function addSettings(chat: ChatBody, config: Given): void {
     if (schema) Object.assign(chat, schemaFormat({ name: "answer", schema }));
     else chat.response_format = { type: "json_object" };
   }
-  const { thinkingLevel: level, thinkingBudget: budget }: Record<string, unknown> = isObject(
-    fields.thinkingConfig,
-  )
-    ? fields.thinkingConfig
-    : {};
+  const thinking = isObject(fields.thinkingConfig) ? fields.thinkingConfig : {};
+  const { thinkingLevel: level, thinkingBudget: budget } = thinking;
   if (typeof level === "string") chat.reasoning_effort = level.toLowerCase();
   // A budget of -1 lets the model decide.
   else if (typeof budget === "number" && budget >= 0)

@@ -4,7 +4,6 @@ import type { Actor } from "../../../../kernel/context.ts";
 import { ERRORS, type ServiceError, toServiceError } from "../../../../kernel/errors.ts";
 import { inBackground } from "../../../../kernel/log.ts";
 import type { RequestRecord } from "../../../../kernel/request-record.ts";
-import type { RecallState } from "../../../memory/index.ts";
 import type { Metering } from "../../../metering/index.ts";
 import { type ReportedUsage, usageFields } from "../../call/usage-tail.ts";
 import { chatStream } from "../../notifications.ts";
@@ -20,13 +19,6 @@ interface SendOptions {
   record: RequestRecord | null;
 }
 
-interface SendResult {
-  stream_id: string;
-  memory: RecallState;
-  /** Set if the answer was limited because the payer cannot cover more. */
-  max_tokens?: number;
-}
-
 /** `chat.send`: streams the answer to a notification channel. */
 export class ChatSender {
   constructor(
@@ -34,7 +26,7 @@ export class ChatSender {
     readonly events: EventHub,
   ) {}
 
-  async send({ actor, requestId, body, record }: SendOptions): Promise<SendResult> {
+  async send({ actor, requestId, body, record }: SendOptions) {
     const payer = await this.parts.metering.payerOf(actor);
     const stopped = new AbortController();
     const notifier = new Notifier();
@@ -58,6 +50,7 @@ export class ChatSender {
     return {
       stream_id: stream.sessionId,
       memory: turn.record.recall,
+      // Set if the answer was limited because the payer cannot cover more.
       ...(loweredTo !== null && { max_tokens: loweredTo }),
     };
   }

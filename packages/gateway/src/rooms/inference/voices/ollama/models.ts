@@ -1,11 +1,6 @@
 import type { CapabilityName, ModelInfo } from "../../../../backends/contract.ts";
 
-export interface OllamaModel {
-  id: string;
-  /** Its abilities, in Ollama's terms. */
-  capabilities: string[];
-  modelInfo: Record<string, unknown>;
-}
+export type OllamaModel = ReturnType<typeof ollamaModelOf>;
 
 /** Listed for every chat model; whether it really handles tools only its server knows. */
 const CHAT_CAPABILITIES = ["completion", "tools"];
@@ -29,10 +24,7 @@ export const DETAILS = {
   quantization_level: "",
 };
 
-export function ollamaModelOf(
-  { id, capabilities, meta }: ModelInfo,
-  contextTokensKnown: number | null,
-): OllamaModel {
+export function ollamaModelOf({ id, capabilities, meta }: ModelInfo, contextTokensKnown: number | null) {
   const contextTokens =
     CONTEXT_NAMES.map((name) => meta?.[name]).find(Number.isInteger) ?? contextTokensKnown;
   const can = (name: CapabilityName) => capabilities === undefined || capabilities.includes(name);

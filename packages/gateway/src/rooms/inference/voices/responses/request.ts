@@ -13,14 +13,7 @@ import {
 import { ChatMessages } from "../chat-messages.ts";
 import { Given, invalid, pick, textsIn } from "../given.ts";
 import type { OutputItem } from "./speaker.ts";
-import { type ClientTool, chatToolFields, chatToolName, readTools } from "./tools.ts";
-
-interface ConvertedRequest {
-  chat: ChatBody;
-  clientTools: Map<string, ClientTool>;
-  /** Tool and item types that were left out. */
-  dropped: ReadonlySet<string>;
-}
+import { chatToolFields, chatToolName, readTools } from "./tools.ts";
 
 const NO_STATE =
   "items are not kept on their own: use `previous_response_id`, or send the whole conversation";
@@ -52,7 +45,7 @@ export function requireOwnState(payload: { value(name: string): unknown }): void
   if (at !== -1) invalid(`input.${at}`, NO_STATE);
 }
 
-export function chatBodyOfResponses(value: unknown, history: readonly StoredTurn[] = []): ConvertedRequest {
+export function chatBodyOfResponses(value: unknown, history: readonly StoredTurn[] = []) {
   const { body, model } = Given.request(value);
   const { fields } = body;
   requireNoServerState((name) => fields[name]);
@@ -60,6 +53,7 @@ export function chatBodyOfResponses(value: unknown, history: readonly StoredTurn
     body,
     [...history, fields].map(({ input }) => input),
   );
+  /** Tool and item types that are left out. */
   const dropped = new Set(naming.dropped);
   const tools = chatToolFields(naming, body);
   const chat: ChatBody = { model, messages: chatMessages(body, dropped, history), ...body.pick(PASSED) };
