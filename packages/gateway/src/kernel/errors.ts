@@ -112,8 +112,8 @@ export function fail(kind: ErrorName, message: string, options?: FailOptions): n
 export const failField = (field: string, problem: string): never =>
   fail("missing_fields", `\`${field}\` ${problem}`, { data: { fields: [field] } });
 
-export const failParam = (name: string, problem: string): never =>
-  fail("invalid_params", `\`${name}\`: ${problem}`, { data: { fields: [name] } });
+export const failParam = (name: string, problem: string, kind: ErrorName = "invalid_params"): never =>
+  fail(kind, `\`${name}\`: ${problem}`, { data: { fields: [name] } });
 
 export class Outage extends Error {}
 

@@ -1,3 +1,3 @@
-/** What the settling thread loads of this room: no schemas of methods, which would take more memory than all else. */
+/** What the settling thread loads of this room. It must not load the methods' schemas, which take much memory. */
 export { BillingStore } from "./store.ts";
 export { Tiers } from "./tiers.ts";

@@ -2,8 +2,17 @@ import { z } from "zod";
 import type { CapabilityName } from "../../backends/contract.ts";
 import { defineMethod } from "../../kernel/method.ts";
 import { recordOf } from "../../kernel/validate.ts";
-import { type Price, PriceParts, Tokens, UsdEach, UsdPerImage, UsdPerMillion } from "./price-schema.ts";
-import { isPerUnit } from "./unit-price.ts";
+import {
+  type Price,
+  PriceParts,
+  requireRates,
+  Tokens,
+  UNIT_RATES,
+  UsdEach,
+  UsdPerImage,
+  UsdPerMillion,
+} from "./price-schema.ts";
+import { isPerUnit } from "./pricing.ts";
 import { VideoMode, VideoPrice } from "./video-cost.ts";
 
 const ADMIN = { auth: "admin", hint: "prices and tiers are for administrators" } as const;
@@ -193,7 +202,7 @@ export const listPrices = defineMethod({
   },
 });
 
-/** Its price is the row of the video prices; one by the token does not apply. */
+/** Such a model has a video price only. */
 const isVideoOnly = (capabilities: readonly CapabilityName[]): boolean =>
   capabilities.length > 0 && capabilities.every((capability) => capability === "video");
 
@@ -209,22 +218,12 @@ const PriceGiven = z
     max_output_tokens: Tokens.optional().describe("The most tokens that one answer may have"),
     context_window: Tokens.optional().describe("The most tokens of prompt and answer together"),
   })
-  .superRefine(({ input_usd, output_usd, per_call_usd, per_image_usd, ...price }, context) => {
-    const units = [per_call_usd, per_image_usd, price.per_second_usd, price.per_million_characters_usd];
-    const isNone = input_usd === undefined && output_usd === undefined;
-    if (isNone ? units.some((usd) => usd !== undefined) : input_usd !== undefined && output_usd !== undefined)
-      return;
-    context.addIssue({
-      code: "custom",
-      path: [input_usd === undefined ? "input_usd" : "output_usd"],
-      message: isNone
-        ? "is missing: give it with `output_usd`, or a price by another unit, such as `per_image_usd`"
-        : "is missing: `input_usd` and `output_usd` go together",
-    });
-  });
+  .superRefine(
+    requireRates("_usd", "give it with `output_usd`, or a price by another unit, such as `per_image_usd`"),
+  );
 
 type PriceGiven = z.infer<typeof PriceGiven>;
-const IN_USD = ["input", "output", "per_call", "per_image", "per_second", "per_million_characters"] as const;
+const IN_USD = ["input", "output", ...UNIT_RATES] as const;
 
 const priceGiven = ({ model, parts, max_output_tokens, context_window, ...usd }: PriceGiven): Price => ({
   match: model,
@@ -234,7 +233,7 @@ const priceGiven = ({ model, parts, max_output_tokens, context_window, ...usd }:
   context_window,
 });
 
-/** The same the other way round. */
+/** The reverse of `priceGiven`. */
 export function priceShown({ match, max_output_tokens, context_window, ...price }: Price): PriceGiven {
   const usd = Object.fromEntries(IN_USD.map((name) => [`${name}_usd`, price[name]]));
   for (const name of IN_USD) delete price[name];

@@ -7,9 +7,9 @@ const USD_EACH_MAX = 10_000;
 const IMAGE_PRICES_MAX = 100;
 const LONG_PROMPTS_MAX = 4;
 
-/** Of a million tokens, or a million characters. */
+/** Per million tokens or characters. */
 export const UsdPerMillion = z.number().min(0).max(USD_PER_MILLION_MAX);
-/** Of one request, image or second. */
+/** For one request, image or second. */
 export const UsdEach = z.number().min(0).max(USD_EACH_MAX);
 
 export const Tokens = z.int().min(1).max(REQUEST_TOKENS_MAX);
@@ -25,12 +25,12 @@ const PART_RATES = {
   image_output: UsdPerMillion.optional(),
 };
 
-/** Of a million tokens; a part that is left out costs what `input` or `output` does. */
+/** Per million tokens; a part that is left out costs as much as `input` or `output`. */
 const TokenRates = z.object({ input: UsdPerMillion, output: UsdPerMillion, ...PART_RATES });
 export type TokenRates = z.infer<typeof TokenRates>;
 export const RATE_NAMES = Object.keys(TokenRates.shape) as (keyof TokenRates)[];
 
-/** What a price by the token may say beside `input` and `output`. */
+/** What a token price may have besides `input` and `output`. */
 export const PriceParts = z.object({
   ...PART_RATES,
   long_prompts: z
@@ -61,21 +61,38 @@ export const UsdPerImage = z.union([
 export const Price = z.strictObject({
   /** Part of the lowercased model id. */
   match: z.string().trim().min(1).max(128),
-  /** Both or neither. */
+  /** Both or neither of these two. */
   input: UsdPerMillion.optional(),
   output: UsdPerMillion.optional(),
   ...PriceParts.shape,
   per_call: UsdEach.optional(),
   per_image: UsdPerImage.optional(),
-  /** Of sound. */
+  /** Of transcribed sound. */
   per_second: UsdEach.optional(),
   per_million_characters: UsdPerMillion.optional(),
-  /** The most tokens that one answer may have, reasoning included. */
+  /** The most tokens of one answer, reasoning included. */
   max_output_tokens: Tokens.optional(),
   /** The most tokens of prompt and answer together. */
   context_window: Tokens.optional(),
 });
 export type Price = z.infer<typeof Price>;
 
-/** What vendors ask, from a file that scripts/catalogue.ts makes; it names its source and its date. */
+/** Rates by other units than the token. */
+export const UNIT_RATES = ["per_call", "per_image", "per_second", "per_million_characters"] as const;
+
+/** Checks that a price has both token rates, or none and a rate by another unit. */
+export const requireRates =
+  (suffix: "" | "_usd", ifNone: string) =>
+  (price: object, context: z.RefinementCtx): void => {
+    const has = (rate: string) => (price as Record<string, unknown>)[rate + suffix] !== undefined;
+    const isByToken = has("input") || has("output");
+    if (isByToken ? has("input") && has("output") : UNIT_RATES.some(has)) return;
+    context.addIssue({
+      code: "custom",
+      path: [(has("input") ? "output" : "input") + suffix],
+      message: `is missing: ${isByToken ? `\`input${suffix}\` and \`output${suffix}\` go together` : ifNone}`,
+    });
+  };
+
+/** List prices of vendors. scripts/catalogue.ts writes the file, which names its source and date. */
 export const BUILT_IN_PRICES: readonly Price[] = catalogue.prices;

@@ -1,28 +1,17 @@
 import { readFileSync, statSync } from "node:fs";
 import { z } from "zod";
-import type { Clock } from "../../kernel/clock.ts";
-import type { Log } from "../../kernel/log.ts";
 import { describeIssues } from "../../kernel/validate.ts";
-import { Price } from "./price-schema.ts";
-import { isPerUnit } from "./unit-price.ts";
+import type { Needs } from "../foundation.ts";
+import { Price, requireRates, UNIT_RATES } from "./price-schema.ts";
 
 const FILE_BYTES_MAX = 1024 * 1024;
 const PRICES_MAX = 10_000;
 const CHECK_EVERY_MS = 2_000;
 
+const UNIT_NAMES = UNIT_RATES.map((name) => `\`${name}\``).join(", ");
 const PricingFile = z.strictObject({
   prices: z
-    .array(
-      Price.superRefine(({ input, output, ...price }, context) => {
-        const isNone = input === undefined && output === undefined;
-        if (isNone ? isPerUnit(price) : input !== undefined && output !== undefined) return;
-        const path = [input === undefined ? "input" : "output"];
-        const message = isNone
-          ? "is missing: give `input` and `output`, or one of `per_call`, `per_image`, `per_second`, `per_million_characters`"
-          : "is missing: `input` and `output` go together";
-        context.addIssue({ code: "custom", path, message });
-      }),
-    )
+    .array(Price.superRefine(requireRates("", `give \`input\` and \`output\`, or one of ${UNIT_NAMES}`)))
     .max(PRICES_MAX)
     .default([]),
   usd_per: z
@@ -35,11 +24,11 @@ const PricingFile = z.strictObject({
 
 export interface OperatorPrices {
   prices: Price[];
-  /** Dollars that one unit of a currency is worth, by its code in capitals. */
+  /** Exchange rates by currency code in capitals: dollars for one unit. */
   usdPer: ReadonlyMap<string, number>;
 }
 
-/** The operator's prices; throws an error that names the file and the field. */
+/** Throws an error that names the file and the field. */
 export function readPricingFile(path: string): OperatorPrices {
   const problem = (what: string): never => {
     throw new Error(`the pricing file ${path} ${what}`);
@@ -73,7 +62,7 @@ export function readPricingFile(path: string): OperatorPrices {
   return { prices, usdPer };
 }
 
-/** Changes with every rewrite, also when an editor or a mounted volume puts another file in its place. */
+/** Changes with every rewrite, also when an editor or a mounted volume replaces the file. */
 function stamp(path: string): string {
   try {
     const { mtimeMs, size, ino } = statSync(path);
@@ -83,14 +72,12 @@ function stamp(path: string): string {
   }
 }
 
-interface WatchOptions {
+interface WatchOptions extends Needs<"clock" | "log"> {
   path: string;
-  clock: Clock;
-  log: Log;
   onChange: (operator: OperatorPrices) => void;
 }
 
-/** Reads the file again when it changed; an invalid one is ignored. Polls: notifications miss replaced symlinks. */
+/** Polls, because file notifications miss replaced symlinks. An invalid file changes nothing. */
 export function watchPricingFile({ path, clock, log, onChange }: WatchOptions): () => void {
   let last = stamp(path);
   return clock.every(CHECK_EVERY_MS, () => {
@@ -102,10 +89,8 @@ export function watchPricingFile({ path, clock, log, onChange }: WatchOptions): 
       onChange(operator);
       log.info("pricing file reloaded", { path, prices: operator.prices.length });
     } catch (error) {
-      log.error("pricing file reload failed; keeping the previous prices", {
-        path,
-        reason: (error as Error).message,
-      });
+      const reason = (error as Error).message;
+      log.error("pricing file reload failed; keeping the previous prices", { path, reason });
     }
   });
 }

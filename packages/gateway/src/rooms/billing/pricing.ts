@@ -1,8 +1,7 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 import type { UsageParts } from "../../kernel/usage-parts.ts";
-import type { Price, PriceParts } from "./price-schema.ts";
+import { type Price, type PriceParts, UNIT_RATES } from "./price-schema.ts";
 import {
-  cacheUseOf,
   costOf,
   dearestRates,
   PICO_PER_NANO,
@@ -11,19 +10,74 @@ import {
   type Rated,
   type TokenPrice,
   tokenPrice,
-  withoutCache,
 } from "./token-price.ts";
-import { isPerUnit, type UnitPrice, type UnitRates, unitPrice, type WorkUnit } from "./unit-price.ts";
+
+/** What requests other than chats and embeddings are priced by. */
+export type WorkUnit = "call" | "image" | "second" | "character";
+
+/** The upstream decides, so the highest price may apply. */
+export const ANY = "auto";
+
+export interface ImageLook {
+  size: string | null;
+  quality: string | null;
+}
+
+export interface UnitPrice {
+  unit: WorkUnit;
+  /** US dollars for one unit; an image's price may depend on its look. */
+  usd(look?: ImageLook): number;
+}
+
+type UnitRates = Pick<Price, (typeof UNIT_RATES)[number]>;
+
+export const isPerUnit = (price: UnitRates): boolean => UNIT_RATES.some((rate) => price[rate] !== undefined);
+
+/** In order of preference. */
+const RATES: readonly [unit: WorkUnit, rate: keyof UnitRates, per: number][] = [
+  ["image", "per_image", 1],
+  ["second", "per_second", 1],
+  ["character", "per_million_characters", 1_000_000],
+  ["call", "per_call", 1],
+];
+
+function unitPrice(price: Price, units: readonly WorkUnit[]): UnitPrice | null {
+  for (const [unit, rate, per] of RATES) {
+    const usd = price[rate];
+    if (usd === undefined || !units.includes(unit)) continue;
+    return { unit, usd: (look) => (typeof usd === "number" ? usd / per : imageUsd(usd, look)) };
+  }
+  return null;
+}
+
+const isSize = (word: string): boolean => /^\d+x\d+$/.test(word);
+
+/** The price of the most specific key that fits; the highest possible one if the look or the keys leave it open. */
+function imageUsd(
+  prices: Readonly<Record<string, number>>,
+  { size, quality }: ImageLook = { size: null, quality: null },
+): number {
+  const all = Object.entries(prices).map(([key, usd]) => ({ words: key.split("/"), usd }));
+  const fits = (word: string): boolean => {
+    const asked = isSize(word) ? size : quality;
+    return asked === ANY || asked === word;
+  };
+  const fitting = all.filter(({ words }) => words.every(fits));
+  const isOpen = size === ANY || quality === ANY;
+  const most = Math.max(0, ...fitting.map(({ words }) => words.length));
+  const possible = isOpen ? fitting : fitting.filter(({ words }) => words.length === most);
+  return Math.max(...(possible.length > 0 ? possible : all).map(({ usd }) => usd));
+}
 
 interface Row {
   match: string;
   isBuiltIn: boolean;
-  /** Null where the model is priced by something else than tokens. */
+  /** Null: the price is by another unit. */
   tokens: TokenPrice | null;
   price: Price;
 }
 
-/** How much a model reads and writes at most, as far as it is known. */
+/** Null: unknown. */
 export interface ModelLimits {
   outputTokensMax: number | null;
   /** Prompt and output together. */
@@ -32,12 +86,12 @@ export interface ModelLimits {
 
 interface Terms {
   tokens: TokenPrice | null;
-  /** Every price that matches, the one that counts first. */
+  /** Every price that matches the model; the first one counts. */
   prices: readonly Price[];
 }
 
-/** What is known of a model: its price, and its limits, which may come from another row. */
 interface KnownModel extends ModelLimits, Terms {
+  /** Its price on own hardware, where built-in prices do not count. */
   own: Terms;
 }
 
@@ -58,14 +112,14 @@ const longestFirst = (prices: readonly Price[], isBuiltIn = false): Row[] =>
     .map((price) => toRow(price, isBuiltIn))
     .sort((a, b) => b.match.length - a.match.length || (a.match < b.match ? -1 : a.match > b.match ? 1 : 0));
 
-/** Prices by part of the model id: the operator's before the built-in ones, the longest match first in each. */
+/** Prices by part of the model id: the operator's before the built-in ones, in each the longest match first. */
 export class Pricing {
   #rows: readonly Row[] = [];
-  /** Those of administrators, which go before all others: by lowercased model id, */
+  /** Set by administrators, which go before all others: by lowercased model id. */
   #exact: ReadonlyMap<string, Row> = new Map();
-  /** and those for all ids that begin alike: `openai/*`, the longest first. */
-  #beginnings: readonly (Row & { beginning: string })[] = [];
-  /** Model ids come from clients, so what is remembered about them is bounded. */
+  /** Those of them for all ids with the same beginning: `openai/*`. */
+  #beginnings: readonly Row[] = [];
+  /** Bounded, because model ids come from clients. */
   readonly #known = new BoundedMap<string, KnownModel>();
 
   constructor(
@@ -80,13 +134,9 @@ export class Pricing {
     this.#known.clear();
   }
 
-  /** Puts the prices that administrators set in the place of the old ones. */
   setByAdministrators(prices: readonly Price[]): void {
     this.#exact = new Map(prices.map((price) => [price.match.toLowerCase(), toRow(price)]));
-    this.#beginnings = longestFirst(prices.filter(({ match }) => match.endsWith("*"))).map((row) => ({
-      ...row,
-      beginning: row.match.slice(0, -1),
-    }));
+    this.#beginnings = longestFirst(prices.filter(({ match }) => match.endsWith("*")));
     this.#known.clear();
   }
 
@@ -96,7 +146,7 @@ export class Pricing {
     const id = model.toLowerCase();
     const matching = this.#rows.filter(({ match }) => id.includes(match));
     const applying = [...this.#byAdministrators(id), ...matching];
-    // A price need not repeat the limits of the one that it replaces.
+    // A price need not repeat the limits of the price that it replaces.
     const limit = (name: "max_output_tokens" | "context_window") =>
       applying.find(({ price }) => price[name] !== undefined)?.price[name] ?? null;
     const found = {
@@ -110,14 +160,10 @@ export class Pricing {
   }
 
   #byAdministrators(id: string): Row[] {
-    const exact = this.#exact.get(id);
-    return [
-      ...(exact ? [exact] : []),
-      ...this.#beginnings.filter(({ beginning }) => id.startsWith(beginning)),
-    ];
+    const exact = this.#exact.get(id) ?? [];
+    return [exact, this.#beginnings.filter(({ match }) => id.startsWith(match.slice(0, -1)))].flat();
   }
 
-  /** Otherwise its price is built in, or from the pricing file. */
   isSetByAdministrators(model: string): boolean {
     return this.#byAdministrators(model.toLowerCase()).length > 0;
   }
@@ -131,7 +177,7 @@ export class Pricing {
     return this.#of(model);
   }
 
-  /** The price in these units; null when it is by the token, or there is none. The first that applies counts. */
+  /** Null if the model is priced by the token, or not at all. */
   unitPriceOf(model: string, units: readonly WorkUnit[], isOwn = false): UnitPrice | null {
     for (const price of this.#terms(model, isOwn).prices) {
       const found = unitPrice(price, units);
@@ -141,7 +187,7 @@ export class Pricing {
     return null;
   }
 
-  /** The prices by other units than the token, of those that apply to the model; empty where there is none. */
+  /** The model's rates by other units than the token. */
   unitRatesOf(model: string, isOwn = false): UnitRates {
     for (const price of this.#terms(model, isOwn).prices) {
       const { per_call, per_image, per_second, per_million_characters } = price;
@@ -151,7 +197,7 @@ export class Pricing {
     return {};
   }
 
-  /** Nanodollars a token at the dearest rates that the request can come to; null when no price matches the model. */
+  /** The highest rates that may apply to a request, in nanodollars per token; null: the model has no token price. */
   dearestRatesOf(model: string, rated: Rated): { inputNanoUsd: number; outputNanoUsd: number } | null {
     const { tokens } = this.#terms(model, rated.isOwn ?? false);
     if (!tokens) return null;
@@ -159,7 +205,7 @@ export class Pricing {
     return { inputNanoUsd: input / PICO_PER_NANO, outputNanoUsd: output / PICO_PER_NANO };
   }
 
-  /** Dollars per million tokens; null when no price matches the model. */
+  /** Dollars per million tokens; null: the model has no token price. */
   priceOf(model: string, isOwn = false): { input: number; output: number } | null {
     const rates = this.#terms(model, isOwn).tokens?.rates;
     return rates
@@ -170,19 +216,22 @@ export class Pricing {
       : null;
   }
 
-  /** The first price by the token that applies to the model, with its parts. */
   partsOf(model: string, isOwn = false): PriceParts {
     return this.#terms(model, isOwn).prices.find(({ input }) => input !== undefined) ?? {};
   }
 
-  /** What a request costs, what of it went through the upstream's cache, and what that saved. */
+  /** What a request costs, how much of it went through the upstream's cache, and what that saved. */
   bill(model: string, usage: UsageParts, isOwn = false) {
     const { tokens } = this.#terms(model, isOwn);
     const parts = partsOf(usage);
     const costNanoUsd = tokens && costOf(tokens, usage, parts);
-    const use = cacheUseOf(parts);
-    const isCached = costNanoUsd !== null && use.cachedTokens + use.cacheWriteTokens > 0;
-    const plain = isCached ? costOf(tokens!, withoutCache(usage)) : 0;
-    return { ...use, costNanoUsd, cacheSavedNanoUsd: isCached ? plain - costNanoUsd : 0 };
+    const { cached: cachedTokens = 0, cacheWrite5m = 0, cacheWrite1h = 0, reasoning = 0 } = parts ?? {};
+    const cacheWriteTokens = cacheWrite5m + cacheWrite1h;
+    let cacheSavedNanoUsd = 0;
+    if (costNanoUsd !== null && cachedTokens + cacheWriteTokens > 0) {
+      const uncached = { ...usage, cachedTokens: 0, cacheWrite5mTokens: 0, cacheWrite1hTokens: 0 };
+      cacheSavedNanoUsd = costOf(tokens!, uncached) - costNanoUsd;
+    }
+    return { cachedTokens, cacheWriteTokens, reasoningTokens: reasoning, costNanoUsd, cacheSavedNanoUsd };
   }
 }

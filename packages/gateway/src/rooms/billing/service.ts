@@ -1,7 +1,7 @@
 import { BoundedMap } from "../../kernel/bounded.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
-import { fail } from "../../kernel/errors.ts";
+import { fail, failParam } from "../../kernel/errors.ts";
 import { PRINCIPAL_CHANGED, USER_CHANGED } from "../../kernel/topics.ts";
 import type { Needs } from "../foundation.ts";
 import type { Balances } from "../ledger/index.ts";
@@ -14,7 +14,7 @@ import { Tiers } from "./tiers.ts";
 import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
 const USD = "USD";
-/** Message: nothing; tiers or prices were changed by an administrator. */
+/** An administrator changed tiers or prices. The message is empty. */
 const TERMS_CHANGED = "billing-terms-changed";
 const MODEL_PRICES_MAX = 10_000;
 const TIERS_REFRESH_MS = 60_000;
@@ -34,11 +34,11 @@ export class Billing {
   readonly store: BillingStore;
   readonly pricing: Pricing;
   #usdPer: ReadonlyMap<string, number> = new Map();
-  /** Models, in lower case, whose price an administrator set. */
+  /** Model ids and patterns, in lower case, with a price that an administrator set. */
   #ownPrices: ReadonlySet<string> = new Set();
   readonly tiers: Tiers;
   readonly #userTiers = new BoundedMap<string, string>();
-  /** Grows with every invalidation, so that a look-up begun before one is not remembered after it. */
+  /** Grows with every invalidation, so that an older look-up is not cached after it. */
   #userTiersEpoch = 0;
   readonly #ends: (() => void)[] = [];
 
@@ -60,17 +60,13 @@ export class Billing {
       this.#userTiersEpoch++;
       this.#userTiers.clear();
     });
-    for (const topic of [PRINCIPAL_CHANGED, USER_CHANGED]) {
-      this.#ends.push(
-        bus.subscribe(topic, (id) => {
-          this.#userTiersEpoch++;
-          this.#userTiers.delete(id);
-        }),
-      );
-    }
+    const forget = (id: string) => {
+      this.#userTiersEpoch++;
+      this.#userTiers.delete(id);
+    };
+    this.#ends.push(bus.subscribe(PRINCIPAL_CHANGED, forget), bus.subscribe(USER_CHANGED, forget));
   }
 
-  /** Throws when the tiers cannot be read: better no start than wrong limits. */
   async start(): Promise<void> {
     const { clock, log, bus } = this.options;
     await this.#loadTerms();
@@ -92,12 +88,11 @@ export class Billing {
     await this.tiers.load();
   }
 
-  /** Limits of a tier; a name that is not in the table gets the default's. */
   tier(name: string): Tier {
     return this.tiers.tier(name);
   }
 
-  /** A user's tier, for the surfaces that authenticate with a JWT; synchronous when it is known. */
+  /** For requests that authenticate with a JWT; synchronous if the tier is cached. */
   tierOf(userId: string): string | Promise<string> {
     return this.#userTiers.get(userId) ?? this.#loadTierOf(userId);
   }
@@ -109,17 +104,17 @@ export class Billing {
     return tier;
   }
 
-  /** In dollars per million tokens; null: it has none. On own hardware only what the operator has set counts. */
+  /** In dollars per million tokens. On own hardware, built-in prices do not count. */
   priceOf(model: string, isOwn: boolean): { input: number | null; output: number | null } {
     return this.pricing.priceOf(model, isOwn) ?? { input: null, output: null };
   }
 
-  /** What administrators set for all models that begin alike: `openai/*`. */
+  /** Patterns with a price that administrators set: `openai/*`. */
   get pricePatterns(): string[] {
     return [...this.#ownPrices].filter((match) => match.endsWith("*"));
   }
 
-  /** Of whole model ids, or of all that begin alike. All are in force at once, or none. */
+  /** Sets all of them or none. */
   async setModelPrices(prices: readonly Price[]): Promise<void> {
     const named = prices.map((price) => ({ ...price, match: price.match.toLowerCase() }));
     const models = new Set([...this.#ownPrices, ...named.map(({ match }) => match)]);
@@ -151,7 +146,7 @@ export class Billing {
     const now = { userId: actor.userId, month: utcMonth(clock.now()) };
     const month = await usage.month({ ...now, project: WHOLE_USER });
     const projects = await usage.store.projects(now, PROJECTS_MAX);
-    // After the month: reading it first flushes the newest rows into the ledger.
+    // After the month: reading that brings the newest requests into the ledger.
     const { balance, debts } = await balances.load({ type: "user", id: actor.userId });
     const left = (quota: number | null, used: number) => (quota === null ? null : Math.max(0, quota - used));
     const window = (nanoUsd: number, tokens: number) => {
@@ -193,10 +188,8 @@ export class Billing {
   }
 
   requireTier(tier: string): void {
-    if (this.tiers.has(tier)) return;
-    fail("invalid_params", `\`tier\`: must be one of ${this.tiers.all.map(({ name }) => name).join(", ")}`, {
-      data: { fields: ["tier"] },
-    });
+    const names = this.tiers.all.map(({ name }) => name);
+    if (!names.includes(tier)) failParam("tier", `must be one of ${names.join(", ")}`);
   }
 
   async setTier(userId: string, tier: string): Promise<void> {
@@ -217,7 +210,7 @@ export class Billing {
     return true;
   }
 
-  /** Cost of one video by the model's row; a missing or disabled row means the fallback price. */
+  /** A model without a price, or with a disabled one, costs the fallback price. */
   async videoCostNanoUsd(model: string, size: VideoSize): Promise<number> {
     const row = await this.store.videoPrice(model);
     if (!row?.enabled) return videoCostNanoUsd(FALLBACK_VIDEO_PRICE, size);

@@ -4,7 +4,7 @@ import type { Tier as TierSchema } from "./methods.ts";
 import type { Price } from "./price-schema.ts";
 import type { VideoPrice } from "./video-cost.ts";
 
-/** Tiers that administrators add come after those of the first day. */
+/** Tiers that administrators add are listed after the built-in ones. */
 const ADDED_POSITION = 100;
 
 export type Tier = z.output<typeof TierSchema>;
@@ -34,13 +34,13 @@ export class BillingStore {
     return row?.tier ?? null;
   }
 
-  /** The user's id; null when there is no such account. */
+  /** Returns the user's id; null if there is no such account. */
   async setTier(whose: "id" | "email", value: string, tier: string): Promise<string | null> {
     const sql = `UPDATE users SET tier = $2 WHERE ${whose} = $1 RETURNING id`;
     return (await this.db.get<{ id: string }>(sql, [value, tier]))?.id ?? null;
   }
 
-  /** What administrators set; `match` is a whole model id in lower case. */
+  /** Set by administrators; `match` is a model id in lower case, or its beginning with a star. */
   async modelPrices(): Promise<Price[]> {
     const rows = await this.db.all<{ model: string; price: string }>(
       "SELECT model, price FROM model_prices ORDER BY model",

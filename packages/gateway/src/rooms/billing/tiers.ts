@@ -1,7 +1,7 @@
 import type { BillingStore, Tier } from "./store.ts";
 
 export const DEFAULT_TIER = "free";
-/** Of someone whose tier cannot be read: what cannot be checked is allowed. */
+/** The tier of a user whose tier cannot be read. It has no limits: what cannot be checked is allowed. */
 export const UNKNOWN_TIER = "unknown";
 const NO_LIMITS: Tier = {
   name: UNKNOWN_TIER,
@@ -15,7 +15,7 @@ export class Tiers {
 
   constructor(readonly store: BillingStore) {}
 
-  /** Throws when they cannot be read, or are not complete: better nothing than wrong limits. */
+  /** Throws if they cannot be read or are incomplete: no service is better than wrong limits. */
   async load(): Promise<void> {
     const byName = new Map((await this.store.tiers()).map((tier) => [tier.name, tier]));
     if (!byName.has(DEFAULT_TIER))
@@ -27,11 +27,7 @@ export class Tiers {
     return [...this.#byName.values()];
   }
 
-  has(name: string): boolean {
-    return this.#byName.has(name);
-  }
-
-  /** Limits of a tier; a name that is not in the table gets the default's. */
+  /** A name that is not in the table gets the default's limits. */
   tier(name: string): Tier {
     if (name === UNKNOWN_TIER) return NO_LIMITS;
     return this.#byName.get(name) ?? this.#byName.get(DEFAULT_TIER)!;

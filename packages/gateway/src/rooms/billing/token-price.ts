@@ -1,11 +1,11 @@
 import { isConsistent, type UsageParts } from "../../kernel/usage-parts.ts";
 import { type Price, RATE_NAMES, type TokenRates } from "./price-schema.ts";
 
-/** One USD per million tokens is this many picodollars a token: small enough that six decimals stay exact. */
+/** One USD per million tokens in picodollars per token, a unit that keeps six decimals exact. */
 export const PICO_PER_TOKEN_PER_USD_PER_MILLION = 1e6;
 export const PICO_PER_NANO = 1000;
 
-/** Picodollars for one token of each part. */
+/** Picodollars per token of each part. */
 interface PicoRates {
   input: number;
   cached: number;
@@ -22,11 +22,11 @@ interface PicoRates {
 export interface TokenPrice {
   rates: PicoRates;
   batch: PicoRates | null;
-  /** For a whole request whose prompt is longer; the longest first. */
+  /** Rates of the whole request if its prompt is longer; the longest first. */
   longPrompts: readonly { aboveTokens: number; rates: PicoRates; batch: PicoRates | null }[];
 }
 
-/** What batches save on a side they save on each of its parts, and at every length. */
+/** A batch's discount on `input` or `output` applies to each of its parts, and to long prompts. */
 function inBatches(rates: TokenRates, input: number, output: number): TokenRates {
   const less = RATE_NAMES.map((name) => {
     const usd = rates[name];
@@ -35,7 +35,7 @@ function inBatches(rates: TokenRates, input: number, output: number): TokenRates
   return Object.fromEntries(less);
 }
 
-/** A part without a rate of its own costs what the rest of its side does. */
+/** A part without its own rate has the rate of `input` or `output`. */
 function picoRates(rates: TokenRates): PicoRates {
   const pico = (usdPerMillion: number) => Math.round(usdPerMillion * PICO_PER_TOKEN_PER_USD_PER_MILLION);
   const { input, output } = rates;
@@ -54,7 +54,7 @@ function picoRates(rates: TokenRates): PicoRates {
   };
 }
 
-/** Null where the model is priced by something else than tokens. */
+/** Null: the price is by another unit. */
 export function tokenPrice(price: Price): TokenPrice | null {
   const { input, output, long_prompts = [], batch } = price;
   if (input === undefined || output === undefined) return null;
@@ -73,7 +73,7 @@ export function tokenPrice(price: Price): TokenPrice | null {
   };
 }
 
-/** What a request's rates depend on, before it is sent. */
+/** What determines a request's rates before it is sent. */
 export interface Rated {
   promptTokens: number;
   mentions(word: RegExp): boolean;
@@ -81,12 +81,12 @@ export interface Rated {
   isBatch?: boolean;
 }
 
-/** A prompt may turn out to be so much longer than it is estimated. */
+/** How much longer than estimated a prompt may be. */
 const ESTIMATE_ERROR = 5 / 4;
 const AN_HOUR = /"(1|\\u0031)h"/;
 const SOUND = /"(input_)?audio/i;
 
-/** The dearest rates that a request can come to, of its prompt and of its answer. */
+/** The highest rates that may apply to a request's prompt and answer. */
 export function dearestRates(
   price: TokenPrice,
   { promptTokens, mentions, isBatch }: Rated,
@@ -111,25 +111,7 @@ export function dearestRates(
   };
 }
 
-/** What of a request went through the upstream's cache, as far as it can be true. */
-export interface CacheUse {
-  cachedTokens: number;
-  cacheWriteTokens: number;
-  reasoningTokens: number;
-}
-
-export function cacheUseOf(parts: Tokens | null): CacheUse {
-  return {
-    cachedTokens: parts?.cached ?? 0,
-    cacheWriteTokens: (parts?.cacheWrite5m ?? 0) + (parts?.cacheWrite1h ?? 0),
-    reasoningTokens: parts?.reasoning ?? 0,
-  };
-}
-
-export const withoutCache = ({ cachedTokens, cacheWrite5mTokens, cacheWrite1hTokens, ...rest }: UsageParts) =>
-  rest;
-
-/** In whole nanodollars, halves rounded up. Parts that contradict their sums are not believed: the plain rate applies. */
+/** In whole nanodollars, halves rounded up. If the parts contradict their sums, the plain rates apply. */
 export function costOf(price: TokenPrice, usage: UsageParts, parts = partsOf(usage)): number {
   const at = price.longPrompts.find(({ aboveTokens }) => usage.promptTokens > aboveTokens) ?? price;
   const rates = (usage.isBatch ? at.batch : null) ?? at.rates;
@@ -138,21 +120,14 @@ export function costOf(price: TokenPrice, usage: UsageParts, parts = partsOf(usa
 
 type Tokens = Partial<PicoRates>;
 
-/** Every token under one rate; null where the parts contradict each other. */
+/** Splits the tokens by rate; null if the parts contradict each other. */
 export function partsOf(usage: UsageParts): Tokens | null {
   if (!isConsistent(usage)) return null;
-  const { promptTokens, completionTokens, cachedTokens = 0 } = usage;
-  const {
-    cacheWrite5mTokens = 0,
-    cacheWrite1hTokens = 0,
-    audioInputTokens = 0,
-    imageInputTokens = 0,
-  } = usage;
+  const { cachedTokens = 0, cacheWrite5mTokens = 0, cacheWrite1hTokens = 0 } = usage;
+  const { audioInputTokens = 0, imageInputTokens = 0 } = usage;
   const { reasoningTokens = 0, audioOutputTokens = 0, imageOutputTokens = 0 } = usage;
-  const media = audioInputTokens + imageInputTokens;
-  const special = reasoningTokens + audioOutputTokens + imageOutputTokens;
-  // Sound and pictures may be cached too; nobody says how many of them, so they count as fresh.
-  let left = promptTokens - media;
+  // Sound and images may be cached too, but no API reports how many of their tokens, so they count as uncached.
+  let left = usage.promptTokens - audioInputTokens - imageInputTokens;
   const take = (tokens: number) => {
     const taken = Math.min(tokens, left);
     left -= taken;
@@ -165,7 +140,7 @@ export function partsOf(usage: UsageParts): Tokens | null {
     input: left,
     audioInput: audioInputTokens,
     imageInput: imageInputTokens,
-    output: completionTokens - special,
+    output: usage.completionTokens - reasoningTokens - audioOutputTokens - imageOutputTokens,
     reasoning: reasoningTokens,
     audioOutput: audioOutputTokens,
     imageOutput: imageOutputTokens,

@@ -8,7 +8,7 @@ export const VideoPrice = z.object({
   base_price: z.number(),
   price_per_second: z.number(),
   price_per_frame: z.number(),
-  /** Short side in pixels to multiplier; `*` is for sizes below the smallest key, and for unknown sizes. */
+  /** Multipliers by the short side in pixels; `*` is for sizes below the smallest one, and for unknown sizes. */
   resolution_coeff: z.record(z.string(), z.number()),
   currency: z.string(),
   enabled: z.boolean(),
@@ -29,9 +29,9 @@ export interface VideoSize {
   durationSeconds: number;
   frames: number;
   clips: number;
-  /** Candidates for the short side, in pixels; the dearest counts. Empty: the size is unknown, and `*` counts. */
+  /** Possible short sides in pixels; the most expensive one counts. Empty: the size is unknown, so `*` counts. */
   shortSides: readonly number[];
-  /** The size could not be parsed: the highest coefficient applies. */
+  /** The size could not be parsed, so the highest coefficient applies. */
   sizeUnclear: boolean;
 }
 
@@ -39,31 +39,27 @@ const NANO = 1e9;
 const MILLI = 1e3;
 const MICRO = 1e6;
 
-/** `a * b / divisor`, halves rounded up, without leaving the integers. */
+/** The factors' product divided by `divisor`, in integers; halves are rounded up. */
 const scaled = (factors: readonly number[], divisor: number): number => {
   const product = factors.reduce((total, factor) => total * BigInt(Math.round(factor)), 1n);
   return Number((product + BigInt(divisor) / 2n) / BigInt(divisor));
 };
 
-const FALLBACK_KEY = "*";
-
-/** The coefficient of a short side: below the smallest key the fallback, else the key above. 1088 pays for 1080. */
-function coefficientOf(coefficients: VideoPrice["resolution_coeff"], side: number): number {
-  const keys = Object.keys(coefficients).filter((key) => key !== FALLBACK_KEY);
-  const sides = keys.map(Number).sort((a, b) => a - b);
-  const fallback = coefficients[FALLBACK_KEY] ?? 1;
-  if (sides.length === 0 || side < sides[0]!) return fallback;
-  return coefficients[String(sides.find((key) => key >= side) ?? sides.at(-1))] ?? fallback;
-}
-
-function dearestCoefficient(
-  coefficients: VideoPrice["resolution_coeff"],
+/** A side between two keys has the coefficient of the larger key, one above the largest key that of the largest. */
+function coefficientOf(
+  { "*": fallback = 1, ...bySide }: VideoPrice["resolution_coeff"],
   { shortSides, sizeUnclear }: VideoSize,
 ): number {
-  const fallback = coefficients[FALLBACK_KEY] ?? 1;
-  if (sizeUnclear) return Math.max(fallback, ...Object.values(coefficients));
+  if (sizeUnclear) return Math.max(fallback, ...Object.values(bySide));
   if (shortSides.length === 0) return fallback;
-  return Math.max(...shortSides.map((side) => coefficientOf(coefficients, side)));
+  const keys = Object.keys(bySide)
+    .map(Number)
+    .sort((a, b) => a - b);
+  const ofSide = (side: number): number => {
+    const isBelow = keys.length === 0 || side < keys[0]!;
+    return isBelow ? fallback : bySide[keys.find((key) => key >= side) ?? keys.at(-1)!]!;
+  };
+  return Math.max(...shortSides.map(ofSide));
 }
 
 export function videoCostNanoUsd(price: Omit<VideoPrice, "model">, size: VideoSize): number {
@@ -74,7 +70,7 @@ export function videoCostNanoUsd(price: Omit<VideoPrice, "model">, size: VideoSi
     case "per_frame":
       return (base + scaled([size.frames, price.price_per_frame * NANO], 1)) * size.clips;
     case "per_second_resolution": {
-      const coefficient = dearestCoefficient(price.resolution_coeff, size);
+      const coefficient = coefficientOf(price.resolution_coeff, size);
       const seconds = scaled(
         [size.durationSeconds * MILLI, price.price_per_second * NANO, coefficient * MICRO],
         MILLI * MICRO,

@@ -1,4 +1,4 @@
-/** What the settling thread loads of this room: no schemas of methods, which would take more memory than all else. */
+/** What the settling thread loads of this room. It must not load the methods' schemas, which take much memory. */
+export { Sums } from "./batch.ts";
 export { memberId, NANO_PER_USD, utcMonth, WHOLE_USER } from "./rows.ts";
 export { UsageStore } from "./store.ts";
-export { Sums } from "./sums.ts";

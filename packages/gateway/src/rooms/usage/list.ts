@@ -14,7 +14,7 @@ interface ListOptions {
   project: string | null;
   limit: number;
   offset: number;
-  /** The beginning of a month; rows before it are no longer kept, and about to be deleted. */
+  /** Start of a month. Earlier rows are out of their retention time and about to be deleted. */
   fromMs: number;
 }
 
@@ -37,19 +37,12 @@ interface MonthRows {
   requests: number;
 }
 
-/** Months that hold a page, and how many of their rows come before it. */
-interface Months {
-  fromMs: number;
-  toMs: number;
-  offset: number;
-}
-
 const startOf = (month: string): number => Date.parse(`${month}-01T00:00:00Z`);
 
 export class UsageList {
   constructor(readonly db: Database) {}
 
-  /** The page, and how many rows there are in all. Both go by the months' sums: counting rows would take ever longer. */
+  /** Skips and counts rows by the sums of months: counting the rows would take longer with every request. */
   async page(options: ListOptions): Promise<{ records: ListedRow[]; total: number }> {
     const { userId, project, limit, fromMs } = options;
     const sums = await this.db.all<MonthRows>(
@@ -70,7 +63,7 @@ export class UsageList {
     return { records: rows.map(toListed), total };
   }
 
-  /** A page of rows, newest first; those that came at the same instant by id. */
+  /** Newest first; rows of the same instant by id. */
   async pageAfter(
     filter: SeriesFilter,
     { after, limit }: { after: { atMs: number; id: string } | null; limit: number },
@@ -88,8 +81,8 @@ export class UsageList {
   }
 }
 
-/** The months that the page is in: whole ones before it are skipped by their sums. Null when it has no rows. */
-function monthsOf(sums: readonly MonthRows[], { limit, offset, fromMs }: ListOptions): Months | null {
+/** The months that the page is in, and how many of their rows come before it. Null: the page is empty. */
+function monthsOf(sums: readonly MonthRows[], { limit, offset, fromMs }: ListOptions) {
   let skipped = 0;
   const first = sums.findIndex(({ requests }) => {
     if (skipped + requests > offset) return true;
@@ -104,7 +97,7 @@ function monthsOf(sums: readonly MonthRows[], { limit, offset, fromMs }: ListOpt
   });
   return {
     fromMs: last ? Math.max(fromMs, startOf(last.month)) : fromMs,
-    // A row may be counted after this was read: then the page shows it, as it would a moment later.
+    // No upper bound: a row that is written meanwhile may be shown.
     toMs: first === 0 ? Number.MAX_SAFE_INTEGER : nextMonthMs(startOf(sums[first]!.month)),
     offset: offset - skipped,
   };

@@ -6,14 +6,14 @@ import { DAY_MS, HOUR_MS } from "./rows.ts";
 
 const RECENT_MS = 6 * HOUR_MS;
 const BEFORE_MS = 7 * DAY_MS;
-/** Fewer requests say nothing. */
+/** Fewer requests prove nothing. */
 const REQUESTS_MIN = 10;
-/** Of a prompt, on average: vendors do not cache shorter ones. */
+/** Average prompt length: vendors do not cache shorter ones. */
 const PROMPT_TOKENS_MIN = 4_096;
 const CACHED_SHARE_MIN = 0.5;
 const READ_EVERY_MS = 60_000;
 
-/** By the name of a backend: the share of its prompts that came from its cache, before that fell to 0. */
+/** By backend: the share of its prompts that came from its cache before that fell to 0. */
 export type LostCaches = ReadonlyMap<string, number>;
 
 export const LostCacheShare = z
@@ -21,7 +21,7 @@ export const LostCacheShare = z
   .nullable()
   .describe("Of its prompts: what came from its cache before that fell to 0; null: it did not");
 
-/** Finds backends whose prompts were mostly cached in the last days, and are not at all in the last hours. */
+/** Finds backends whose prompts were mostly cached over the last days, but not at all in the last hours. */
 export class CacheWatch {
   #readAtMs = Number.NEGATIVE_INFINITY;
   #lost: Promise<LostCaches> = Promise.resolve(new Map());
@@ -35,7 +35,7 @@ export class CacheWatch {
     const nowMs = this.clock.now();
     if (nowMs - this.#readAtMs >= READ_EVERY_MS) {
       this.#readAtMs = nowMs;
-      // Pages that show this show more: they must not fail with it.
+      // This is a detail of the pages that show it; they must not fail because of it.
       this.#lost = this.#read(nowMs).catch(() => new Map());
     }
     return this.#lost;
@@ -43,14 +43,14 @@ export class CacheWatch {
 
   async #read(nowMs: number): Promise<LostCaches> {
     const recentMs = nowMs - (nowMs % HOUR_MS) - RECENT_MS + HOUR_MS;
-    const sums = (columns: readonly string[], isRecent: boolean) =>
-      columns.map(
-        (column) =>
-          `CAST(SUM(CASE WHEN start_ms ${isRecent ? ">=" : "<"} $1 THEN ${column} ELSE 0 END) AS BIGINT) AS ${isRecent ? "recent" : "before"}_${column}`,
-      );
-    const columns = ["requests", "prompt_tokens", "cached_tokens"];
+    const sumOf = (column: string, comparison: string) =>
+      `CAST(SUM(CASE WHEN start_ms ${comparison} $1 THEN ${column} ELSE 0 END) AS BIGINT)`;
+    const sums = ["requests", "prompt_tokens", "cached_tokens"].flatMap((column) => [
+      `${sumOf(column, ">=")} AS recent_${column}`,
+      `${sumOf(column, "<")} AS before_${column}`,
+    ]);
     const rows = await this.db.report<{ backend: string } & Record<string, number>>(
-      `SELECT backend, ${[...sums(columns, true), ...sums(columns, false)].join(", ")} FROM request_sums
+      `SELECT backend, ${sums.join(", ")} FROM request_sums
        WHERE grain_ms = ${HOUR_MS} AND user_id = '${NO_ID}' AND start_ms >= $2 AND backend <> '' AND channel <> ''
        GROUP BY backend`,
       [recentMs, recentMs - BEFORE_MS],

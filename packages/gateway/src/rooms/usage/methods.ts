@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineMethod, GivenId, WholeNumber } from "../../kernel/method.ts";
-import { Bound, QueryBody } from "./query-params.ts";
+import { Bound, QueryBody } from "./query.ts";
 import { QueryResult, Row } from "./routes.ts";
 import { SERIES_BY } from "./series.ts";
 

@@ -1,12 +1,121 @@
-import type { z } from "zod";
+import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
+import { wholeNumber } from "../../kernel/method.ts";
+import { REF_LENGTH_MAX } from "../../kernel/request-row.ts";
 import { Conditions, type Database, type SqlValue } from "../../storage/contract.ts";
 import { NO_ID } from "./batch.ts";
-import type { GroupBy, UsageQuery } from "./query-params.ts";
 import type { QueryResult } from "./routes.ts";
 import { DAY_MS, NANO_PER_USD, splitByDay, summed, type Time, utcDay } from "./rows.ts";
 
-/** Distinct references may be as many as requests; past this an answer says that it was cut. */
+const GROUPINGS = ["model", "backend", "ref", "day"] as const;
+type GroupBy = (typeof GROUPINGS)[number];
+
+const REFS_MAX = 1024;
+const PAGE = { fallback: 100, min: 1, max: 500 };
+
+interface UsageQuery extends Time {
+  refIds: string[] | null;
+  groupBy: GroupBy | null;
+  limit: number;
+  offset: number;
+  includeRecords: boolean;
+}
+
+/** The range of years with four digits, which both databases can hold; bounds are clamped to it. */
+const EARLIEST_MS = Date.parse("0001-01-01T00:00:00Z");
+const LATEST_MS = Date.parse("9999-12-31T00:00:00Z");
+
+const DATE = /^\d{4}-\d{2}-\d{2}$/;
+const RFC3339 = /^(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$/;
+
+/** Midnight UTC; null for a date that does not exist. Date.parse would turn 30 February into March. */
+function dateMs(text: string): number | null {
+  const ms = Date.parse(`${text}T00:00:00Z`);
+  return Number.isNaN(ms) || new Date(ms).toISOString().slice(0, 10) !== text ? null : ms;
+}
+
+/** Rounded up to a whole millisecond, because rows have no finer time. */
+function instantMs(text: string): number | null {
+  const match = RFC3339.exec(text);
+  if (!match) return null;
+  const [, date, time, fraction = "", zone] = match;
+  if (dateMs(date!) === null) return null;
+  const ms = Date.parse(`${date}T${time}${fraction.slice(0, 4)}${zone!.toUpperCase()}`);
+  if (Number.isNaN(ms)) return null;
+  return /[1-9]/.test(fraction.slice(4)) ? ms + 1 : ms;
+}
+
+/** A date as the upper bound includes that day. */
+function boundMs(text: string, field: "since" | "until"): number | null {
+  const day = DATE.test(text) ? dateMs(text) : null;
+  if (day !== null) return field === "until" ? day + DAY_MS : day;
+  return instantMs(text);
+}
+
+export function Bound(field: "since" | "until") {
+  const problem = `\`${field}\` must be a date (2026-01-31) or an RFC 3339 timestamp (2026-01-31T12:00:00Z)`;
+  return z.string(problem).transform((text, context) => {
+    const ms = boundMs(text.trim(), field);
+    if (ms !== null) return clamp(ms, EARLIEST_MS, LATEST_MS);
+    context.addIssue(problem);
+    return z.NEVER;
+  });
+}
+
+const REFS_PROBLEM = "`ref_ids` must be an array of strings";
+const Refs = z
+  .array(z.string(REFS_PROBLEM), REFS_PROBLEM)
+  .transform((entries) => {
+    const refs = entries.map((entry) => entry.replaceAll("\u0000", "").trim().slice(0, REF_LENGTH_MAX));
+    return [...new Set(refs)].filter((entry) => entry !== "");
+  })
+  .refine(
+    (refs) => refs.length <= REFS_MAX,
+    `\`ref_ids\` must have at most ${REFS_MAX} entries; ask in several queries`,
+  );
+
+export const clamp = (value: number, min: number, max: number): number => Math.min(max, Math.max(min, value));
+
+export const QueryBody = z.object(
+  {
+    ref_ids: Refs.optional().describe("Absent or blank: all rows"),
+    since: Bound("since").optional().describe("Inclusive: YYYY-MM-DD or an RFC 3339 timestamp"),
+    until: Bound("until").optional().describe("Exclusive instant, or a YYYY-MM-DD that is covered whole"),
+    group_by: z.enum(GROUPINGS, `\`group_by\` must be one of ${GROUPINGS.join(", ")}`).optional(),
+    limit: wholeNumber("`limit` must be a whole number")
+      .optional()
+      .describe("Rows a page, 1-500; default 100"),
+    offset: wholeNumber("`offset` must be a whole number").optional(),
+    include_records: z.boolean("`include_records` must be true or false").optional(),
+  },
+  "The body must be a JSON object; {} asks for everything",
+);
+
+export const QUERY_ERRORS = {
+  "": "invalid_params",
+  ref_ids: "invalid_params",
+  since: "bad_since",
+  until: "bad_until",
+  group_by: "bad_group_by",
+  limit: "invalid_params",
+  offset: "invalid_params",
+  include_records: "invalid_params",
+} as const;
+
+export function usageQueryOf(body: z.output<typeof QueryBody>): UsageQuery {
+  const { ref_ids: refs = [], limit = PAGE.fallback, offset = 0 } = body;
+  return {
+    refIds: refs.length === 0 ? null : refs,
+    fromMs: body.since ?? EARLIEST_MS,
+    belowMs: body.until ?? LATEST_MS,
+    groupBy: body.group_by ?? null,
+    limit: clamp(limit, PAGE.min, PAGE.max),
+    offset: clamp(offset, 0, Number.MAX_SAFE_INTEGER),
+    includeRecords: body.include_records === true,
+  };
+}
+
+/** There can be as many references as requests; an answer says when it leaves groups out. */
 const GROUPS_MAX = 10_000;
 
 type Result = z.output<typeof QueryResult>;
@@ -14,15 +123,12 @@ type Totals = Result["totals"];
 type Group = NonNullable<Result["groups"]>[number];
 type RawRecord = NonNullable<Result["records"]>[number];
 
-interface SumRow {
-  group_key: string | null;
-  requests: number | null;
-  prompt_tokens: number | null;
-  completion_tokens: number | null;
-  cost_nano_usd: number | null;
-}
+const SUMS = ["requests", "prompt_tokens", "completion_tokens", "cost_nano_usd"] as const;
 
-const toTotals = (row: SumRow | null): Totals => ({
+/** A sum of no rows is null. */
+type SumRow = { group_key: string | null } & Record<(typeof SUMS)[number], number | null>;
+
+const toTotals = (row?: SumRow): Totals => ({
   requests: row?.requests ?? 0,
   prompt_tokens: row?.prompt_tokens ?? 0,
   completion_tokens: row?.completion_tokens ?? 0,
@@ -30,21 +136,16 @@ const toTotals = (row: SumRow | null): Totals => ({
   cost_usd: (row?.cost_nano_usd ?? 0) / NANO_PER_USD,
 });
 
-/** `IN` lists come in few lengths, so that few statement texts exist: the last value is repeated. */
-function padded<T>(values: readonly T[]): T[] {
-  const length = 2 ** Math.ceil(Math.log2(Math.max(1, values.length)));
-  return [...values, ...Array.from({ length: length - values.length }, () => values.at(-1)!)];
+/** Repeats the last value up to a power of two: few list lengths mean few statements to prepare. */
+function addRefs(sql: Conditions, refs: readonly string[] | null): void {
+  if (refs === null) return;
+  const length = 2 ** Math.ceil(Math.log2(refs.length));
+  const values = Array.from({ length }, (_, i) => sql.value(refs[i] ?? refs.at(-1)!));
+  sql.add(`ref_id IN (${values.join(", ")})`);
 }
 
-function isIn(sql: Conditions, column: string, values: readonly string[]): string {
-  return `${column} IN (${padded(values)
-    .map((value) => sql.value(value))
-    .join(", ")})`;
-}
-
-const SUMS = ["requests", "prompt_tokens", "completion_tokens", "cost_nano_usd"];
 const NO_KEY = "CAST(NULL AS TEXT)";
-/** What each grouping goes by, where a day begins at the given instant. */
+/** The column of each grouping; `dayMs` is the SQL of a row's day. */
 const KEYS: Readonly<Record<GroupBy, (dayMs: string) => string>> = {
   model: () => "model",
   backend: () => "channel",
@@ -52,20 +153,19 @@ const KEYS: Readonly<Record<GroupBy, (dayMs: string) => string>> = {
   day: (dayMs) => `CAST(${dayMs} AS TEXT)`,
 };
 
-/** The usage query of the admin surface: sums from daily rollups as far as the period's whole days reach. */
+/** Whole days of the period come from daily sums; the rest is added up from rows. */
 export class UsageQueries {
   constructor(readonly db: Database) {}
 
   async totals(query: UsageQuery): Promise<Totals> {
-    const rows = await this.#sums(query, null);
-    return toTotals(rows[0] ?? null);
+    return toTotals((await this.#sums(query, null))[0]);
   }
 
   async groups(query: UsageQuery, groupBy: GroupBy): Promise<{ groups: Group[]; truncated: boolean }> {
     const rows = await this.#sums(query, groupBy);
     const nameOf = (key: string | null) => (key === null || groupBy !== "day" ? key : utcDay(Number(key)));
     const groups = rows.slice(0, GROUPS_MAX).map((row) => ({ key: nameOf(row.group_key), ...toTotals(row) }));
-    // Ties by key in byte order, which a database's own collation need not be; no key comes last.
+    // Sorted here, because databases may not compare keys in byte order. The group without a key comes last.
     groups.sort(
       (a, b) =>
         b.total_tokens - a.total_tokens ||
@@ -96,7 +196,7 @@ export class UsageQueries {
   #rollups(params: SqlValue[], { refIds }: UsageQuery, days: Time, groupBy: GroupBy | null): string[] {
     const part = (table: string, key: string, sums: readonly string[], condition: string | null = null) => {
       const sql = new Conditions(params).within("start_ms", days);
-      if (refIds) sql.add(isIn(sql, "ref_id", refIds));
+      addRefs(sql, refIds);
       if (condition) sql.add(condition);
       return `SELECT ${key} AS group_key, ${sums.join(", ")} FROM ${table} ${sql.where}`;
     };
@@ -104,7 +204,7 @@ export class UsageQueries {
     const ofAll = `grain_ms = ${DAY_MS} AND user_id = '${NO_ID}' AND channel <> ''`;
     if (refIds) return [part("request_ref_days", key, SUMS)];
     if (groupBy !== "ref") return [part("request_sums", key, SUMS, ofAll)];
-    // Without a reference is what all have and those with one do not.
+    // Requests without a reference: all of them minus those with one.
     const minus = SUMS.map((column) => `-${column}`);
     return [
       part("request_ref_days", key, SUMS),
@@ -116,14 +216,14 @@ export class UsageQueries {
   #raw(params: SqlValue[], { refIds }: UsageQuery, period: Time, groupBy: GroupBy | null): string {
     const key = groupBy === null ? NO_KEY : KEYS[groupBy](`ended_ms - ended_ms % ${DAY_MS}`);
     const sql = new Conditions(params).add("channel IS NOT NULL").within("ended_ms", period);
-    if (refIds) sql.add(isIn(sql, "ref_id", refIds));
+    addRefs(sql, refIds);
     return `SELECT ${key} AS group_key, 1 AS requests, prompt_tokens, completion_tokens,
       COALESCE(cost_nano_usd, 0) AS cost_nano_usd FROM requests ${sql.where}`;
   }
 
   async records({ refIds, limit, offset, ...period }: UsageQuery): Promise<RawRecord[]> {
     const sql = new Conditions().within("created_ms", period);
-    if (refIds) sql.add(isIn(sql, "ref_id", refIds));
+    addRefs(sql, refIds);
     const rows = await this.db.report<Omit<RawRecord, "created_at"> & { created_ms: number }>(
       `SELECT id, ref_id, api_key_id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_ms
        FROM usage_records ${sql.where} ORDER BY created_ms DESC, id

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Timestamp } from "../../kernel/method.ts";
 import { defineRoute } from "../../kernel/route.ts";
-import { QUERY_ERRORS, QueryBody } from "./query-params.ts";
+import { QUERY_ERRORS, QueryBody } from "./query.ts";
 
 const BODY_BYTES_MAX = 256 * 1024;
 

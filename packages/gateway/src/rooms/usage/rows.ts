@@ -1,12 +1,12 @@
 import type { RequestLine } from "../../kernel/request-row.ts";
 
-/** Months and days of the accounts are UTC ones, so daylight saving never makes one longer or shorter. */
+/** Months and days are in UTC, so that daylight saving never makes one longer or shorter. */
 export const DAY_MS = 86_400_000;
 
 export const utcMonth = (ms: number): string => new Date(ms).toISOString().slice(0, 7);
 export const utcDay = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 
-/** First instant of the month that is `count` months before the one that `ms` is in. */
+/** Start of the month that is `count` months before the month of `ms`. */
 export function monthsBeforeMs(ms: number, count: number): number {
   const date = new Date(ms);
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() - count, 1);
@@ -15,7 +15,7 @@ export function monthsBeforeMs(ms: number, count: number): number {
 export const nextMonthMs = (ms: number): number => monthsBeforeMs(ms, -1);
 
 export const NANO_PER_USD = 1e9;
-/** The project of the rollup row that counts everything a user did. A key's project is never empty. */
+/** The project under which all of a user's requests are summed. A key's project is never empty. */
 export const WHOLE_USER = "";
 
 export interface RequestRow extends RequestLine {
@@ -36,12 +36,12 @@ export interface MonthTotals {
   costNanoUsd: number;
   quotaTokens: number;
   quotaCostNanoUsd: number;
-  /** The part of it that keys used; a signed-in person's requests are in the whole user's sums only. */
+  /** The part of the quota that keys used; the rest was used signed in. */
   keyQuotaTokens: number;
   keyQuotaCostNanoUsd: number;
 }
 
-/** What a member spends of a pool is summed up like what a key spends, under this id. */
+/** A member's spending from a pool is summed like a key's, under this id. */
 export const memberId = (groupId: string, userId: string): string => `${groupId}/${userId}`;
 
 export interface KeySpend {
@@ -51,28 +51,26 @@ export interface KeySpend {
   totalNanoUsd: number;
 }
 
-/** Requests are summed up by minute, hour and day. */
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 3_600_000;
 
+/** Requests are summed by minute, hour and day. */
 export const GRAINS_MS = [MINUTE_MS, HOUR_MS, DAY_MS] as const;
 
-/** Upper bounds of the buckets that times are counted in; longer ones go to one more. */
+/** Upper bounds of the buckets of the time histograms; one more bucket has the longer times. */
 export const BUCKETS_MS = [
   25, 50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 102_400, 204_800,
 ] as const;
 export const BUCKET_COUNT = BUCKETS_MS.length + 1;
 
 export function bucketOf(ms: number): number {
-  let bucket = 0;
-  while (bucket < BUCKETS_MS.length && ms > BUCKETS_MS[bucket]!) bucket++;
-  return bucket;
+  const bucket = BUCKETS_MS.findIndex((bound) => ms <= bound);
+  return bucket === -1 ? BUCKETS_MS.length : bucket;
 }
 
-/** What went through the upstreams' caches, and what that saved. */
 export const CACHE_COLUMNS = ["cached_tokens", "cache_write_tokens", "cache_saved_nano_usd"] as const;
 
-/** Sums of requests in the order of their columns: counts, tokens, cost, the two histograms, caches. */
+/** In the order of `request_sums`: counts, tokens, cost, the two histograms, caches. */
 export const SUM_COLUMNS: readonly string[] = [
   "requests",
   "prompt_tokens",
@@ -84,7 +82,6 @@ export const SUM_COLUMNS: readonly string[] = [
   ...CACHE_COLUMNS,
 ];
 
-/** Columns of a statement that adds up these. */
 export const summed = (columns: readonly string[]): string =>
   columns.map((column) => `CAST(SUM(${column}) AS BIGINT) AS ${column}`).join(", ");
 
@@ -93,17 +90,15 @@ export interface Time {
   belowMs: number;
 }
 
-/** The whole days of a period, which sums have, and what is left of it at its ends. */
+/** The whole days of a period, which daily sums cover, and the rest at its ends. */
 export function splitByDay({ fromMs, belowMs }: Time): { days: Time | null; rest: Time[] } {
   const firstDay = Math.ceil(fromMs / DAY_MS) * DAY_MS;
   const endDay = Math.floor(belowMs / DAY_MS) * DAY_MS;
-  const isWithinDay = firstDay > endDay;
-  const ends = isWithinDay
-    ? [{ fromMs, belowMs }]
-    : [
-        { fromMs, belowMs: firstDay },
-        { fromMs: endDay, belowMs },
-      ];
+  if (firstDay > endDay) return { days: null, rest: [{ fromMs, belowMs }] };
+  const ends = [
+    { fromMs, belowMs: firstDay },
+    { fromMs: endDay, belowMs },
+  ];
   return {
     days: firstDay < endDay ? { fromMs: firstDay, belowMs: endDay } : null,
     rest: ends.filter((end) => end.fromMs < end.belowMs),

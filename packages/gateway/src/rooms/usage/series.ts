@@ -6,10 +6,10 @@ export const SERIES_BY = ["model", "backend", "source", "ref", "project", "key",
 export type SeriesBy = (typeof SERIES_BY)[number];
 
 const GROUPS_MAX = 50;
-/** Sums by day and group that are read at once; of more than that, those of the groups that are shown. */
+/** Up to this many sums are read at once; beyond it, only those of the groups that are shown. */
 const SUMS_MAX = 50_000;
 
-/** Which rows; null members do not matter. */
+/** Null: any. */
 export interface SeriesFilter extends Time {
   userId: string | null;
   project: string | null;
@@ -20,7 +20,7 @@ export interface SeriesFilter extends Time {
   refId: string | null;
 }
 
-/** The view of usage has no group. */
+/** The view `usage_records` has no column for the group. */
 const GROUP_OF_ROW = "(SELECT r.group_id FROM requests r WHERE r.id = usage_records.id)";
 
 const COLUMNS: Readonly<Record<SeriesBy, string>> = {
@@ -39,7 +39,7 @@ const ASKER_COLUMNS: Partial<Record<SeriesBy, string>> = {
   user: `NULLIF(CAST(user_id AS TEXT), '${NO_ID}')`,
   group: `NULLIF(CAST(group_id AS TEXT), '${NO_ID}')`,
 };
-/** Where the names of those stand that are grouped by their ids. */
+/** Names of the groups that are told apart by id. */
 const NAMES: Partial<Record<SeriesBy, string>> = {
   user: "SELECT id, email AS name FROM users",
   group: "SELECT id, name FROM user_groups",
@@ -57,6 +57,7 @@ const COUNTED = [
 const FIGURES = COUNTED.join(", ");
 
 interface Sums extends Record<(typeof COUNTED)[number], number> {
+  /** Null where the sums that were read do not say. */
   unpriced: number | null;
 }
 
@@ -65,20 +66,20 @@ interface DaySums extends Sums {
   name: string | null;
 }
 
-/** A statement for what is summed up. */
 interface DaySource {
   sql: string;
   params: readonly SqlValue[];
 }
 
-/** Those of the groups that are shown, or of all of them; those of everything; and how many groups there are. */
 interface SeriesSums {
+  /** Of all groups, or of those that are shown. */
   rows: readonly DaySums[];
+  /** Adds up to the totals. */
   all: readonly DaySums[];
+  /** How many groups there are; null: as many as `rows` has. */
   count: number | null;
 }
 
-/** Sums by day and group, as a chart shows them. */
 export class UsageSeries {
   constructor(readonly db: Database) {}
 
@@ -94,7 +95,7 @@ export class UsageSeries {
     };
   }
 
-  /** Null where groups are not told apart by ids. */
+  /** Null: the groups have no ids. */
   async #namesOf(groups: readonly { name: string | null }[], by: SeriesBy) {
     const select = NAMES[by];
     if (!select) return null;
@@ -110,7 +111,7 @@ export class UsageSeries {
     const source = this.#source(filter, by);
     const { project, apiKeyId, groupId, refId, model, backend } = filter;
     const isOfAll = isWholeDays(filter) && !(project ?? apiKeyId ?? groupId ?? refId ?? model ?? backend);
-    // Of keys and people there may be thousands each day.
+    // There may be thousands of keys and users each day.
     if (!(isOfAll && (by === "key" || by === "user"))) {
       const rows = await this.#grouped(source, "start_ms, name");
       if (rows.length < SUMS_MAX) return { rows, all: rows, count: null };
@@ -150,7 +151,6 @@ export class UsageSeries {
     return { sql, params: conditions.params };
   }
 
-  /** Everyone's, or a person's, from the sums of whole days. */
   #kinds({ userId, fromMs, belowMs, model, backend }: SeriesFilter, by: SeriesBy): DaySource {
     const days = daysOf({ fromMs, belowMs: belowMs + DAY_MS - 1 });
     const { where, params } = days.has("model", model).has("backend", backend);
@@ -158,7 +158,7 @@ export class UsageSeries {
     const ofAll = (name: string, unpriced: string) => `SELECT start_ms, ${name} AS name, ${FIGURES},
       ${unpriced} AS unpriced FROM request_sums ${where} AND grain_ms = ${DAY_MS} AND ${whose} AND channel <> ''`;
     if (by !== "ref") return { sql: ofAll(by === "source" ? "channel" : by, "unpriced"), params };
-    // Without a reference is what all have and those with one do not.
+    // Requests without a reference: all of them minus those with one.
     const [noName, unknown] = ["CAST(NULL AS TEXT)", "CAST(NULL AS BIGINT)"];
     const minus = COUNTED.map((column) => `-${column}`);
     const ofRefs = (name: string, figures: string) =>
@@ -192,11 +192,12 @@ const wholeDay = (ms: number): number => ms - (ms % DAY_MS);
 const daysOf = ({ fromMs, belowMs }: Time): Conditions =>
   new Conditions().within("start_ms", { fromMs: wholeDay(fromMs), belowMs: wholeDay(belowMs) });
 
-/** Conditions on usage rows, in the order of the index that finds them. */
+/** Conditions in the order of the index's columns. */
 export function conditionsOf(filter: SeriesFilter): Conditions {
   const { userId, project, model, backend, apiKeyId, groupId, refId, ...time } = filter;
-  const conditions = new Conditions().has("user_id", userId).within("created_ms", time);
-  return conditions
+  return new Conditions()
+    .has("user_id", userId)
+    .within("created_ms", time)
     .has("project", project)
     .has("model", model)
     .has("served_by", backend)
@@ -205,17 +206,10 @@ export function conditionsOf(filter: SeriesFilter): Conditions {
     .has(GROUP_OF_ROW, groupId);
 }
 
-const noSums = (): Sums => ({
-  requests: 0,
-  prompt_tokens: 0,
-  completion_tokens: 0,
-  cost_nano_usd: 0,
-  cached_tokens: 0,
-  cache_write_tokens: 0,
-  cache_saved_nano_usd: 0,
-  unpriced: 0,
-});
+const noSums = () =>
+  Object.fromEntries([...COUNTED, "unpriced"].map((column) => [column, 0])) as unknown as Sums;
 
+/** `times` is -1 to take the row away again. */
 function add(sums: Sums, row: DaySums, times: number): void {
   for (const column of COUNTED) sums[column] += times * row[column];
   const isKnown = sums.unpriced !== null && row.unpriced !== null;
@@ -234,9 +228,7 @@ class SeriesGroup {
 
   add(row: DaySums, times = 1): void {
     add(this.sums, row, times);
-    const day = this.days.get(row.start_ms) ?? noSums();
-    add(day, row, times);
-    this.days.set(row.start_ms, day);
+    add(this.days.getOrInsertComputed(row.start_ms, noSums), row, times);
   }
 
   get view() {
@@ -250,11 +242,7 @@ class SeriesGroup {
 
 function seriesOf({ rows, all, count }: SeriesSums) {
   const groups = new Map<string | null, SeriesGroup>();
-  for (const row of rows) {
-    const group = groups.get(row.name) ?? new SeriesGroup();
-    group.add(row);
-    groups.set(row.name, group);
-  }
+  for (const row of rows) groups.getOrInsertComputed(row.name, () => new SeriesGroup()).add(row);
   const shown = [...groups]
     .sort(
       ([, a], [, b]) =>

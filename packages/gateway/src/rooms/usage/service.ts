@@ -1,13 +1,12 @@
 import type { z } from "zod";
-import type { Clock } from "../../kernel/clock.ts";
 import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
-import type { Database, Sweep } from "../../storage/contract.ts";
+import type { Sweep } from "../../storage/contract.ts";
+import type { Needs } from "../foundation.ts";
 import { UsageList } from "./list.ts";
 import { CacheWatch, type LostCaches } from "./lost-caches.ts";
 import type { Filter } from "./methods.ts";
-import { UsageQueries } from "./query.ts";
-import { clamp, type QueryBody, usageQueryOf } from "./query-params.ts";
+import { clamp, type QueryBody, UsageQueries, usageQueryOf } from "./query.ts";
 import { type MonthKey, type MonthTotals, monthsBeforeMs } from "./rows.ts";
 import { type SeriesBy, type SeriesFilter, UsageSeries } from "./series.ts";
 import { UsageStore } from "./store.ts";
@@ -35,15 +34,13 @@ function filterOf(actor: Actor, wanted: Wanted): SeriesFilter {
 
 const CURSOR = /^(\d{1,15})_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
 
-function placeIn(cursor: string): { atMs: number; id: string } {
+function parseCursor(cursor: string): { atMs: number; id: string } {
   const [, ms, id] =
     CURSOR.exec(cursor) ?? fail("invalid_params", "`cursor` must be `next_cursor` of a page");
   return { atMs: Number(ms), id: id! };
 }
 
-export interface UsageOptions {
-  db: Database;
-  clock: Clock;
+export interface UsageOptions extends Needs<"db" | "clock"> {
   /** Whole months before the current one whose rows are kept; null: all. */
   settings: { readonly usageRetentionMonths: number | null };
 }
@@ -54,7 +51,7 @@ export class Usage {
   readonly #list: UsageList;
   readonly #series: UsageSeries;
   readonly #cacheWatch: CacheWatch;
-  /** Waits, for a bounded time, until what was journaled is in the database. Set by the room that writes. */
+  /** Waits, for a bounded time, until the journal is in the database. Set by the metering room. */
   settled: () => Promise<void> = async () => {};
 
   constructor(readonly options: UsageOptions) {
@@ -77,7 +74,7 @@ export class Usage {
   ) {
     const limit = clamp(options.limit ?? LIST.fallback, LIST.min, LIST.max);
     const offset = clamp(options.offset ?? 0, 0, Number.MAX_SAFE_INTEGER);
-    // Not `??`: the rollups keep the sum of everything under the empty project.
+    // Not `??`: the empty project stands for the sums of the whole user.
     const project = options.project || null;
     await this.settled();
     const { userId } = actor;
@@ -92,7 +89,6 @@ export class Usage {
     return this.#series.read(filter, wanted.by);
   }
 
-  /** Backends from whose caches nothing is read any more. */
   lostCaches(): Promise<LostCaches> {
     return this.#cacheWatch.lost();
   }
@@ -100,7 +96,7 @@ export class Usage {
   async records(actor: Actor, wanted: Wanted & { limit?: number | undefined; cursor?: string | undefined }) {
     const filter = filterOf(actor, wanted);
     const limit = clamp(wanted.limit ?? PAGE.fallback, PAGE.min, PAGE.max);
-    const after = wanted.cursor === undefined ? null : placeIn(wanted.cursor);
+    const after = wanted.cursor === undefined ? null : parseCursor(wanted.cursor);
     await this.settled();
     const found = await this.#list.pageAfter(filter, { after, limit: limit + 1 });
     const records = found.slice(0, limit);
@@ -123,7 +119,7 @@ export class Usage {
     const query = usageQueryOf(body);
     await this.settled();
     const keptFromMs = this.#keptFromMs(this.options.clock.now());
-    // Sums outlive their rows, so those of earlier months do not say how many rows there are.
+    // Sums outlive their rows, so the number of rows comes from the months whose rows are kept.
     const kept = query.fromMs < keptFromMs ? { ...query, fromMs: keptFromMs } : null;
     const [totals, grouped, records, keptTotals] = await Promise.all([
       this.#queries.totals(query),

@@ -7,8 +7,7 @@ import {
   selectIn,
   type Transaction,
 } from "../../storage/contract.ts";
-import { Batch } from "./batch.ts";
-import { readKeySpend } from "./key-spend.ts";
+import { Batch, Sums } from "./batch.ts";
 import {
   CACHE_COLUMNS,
   type KeySpend,
@@ -18,7 +17,6 @@ import {
   SUM_COLUMNS,
   WHOLE_USER,
 } from "./rows.ts";
-import { Sums } from "./sums.ts";
 
 const FIELDS = [...LINE_FIELDS, "unpriced", "points", "accountType"] as const;
 const NAMED_OTHERWISE: Partial<Record<string, string>> = {
@@ -42,7 +40,7 @@ export function columnsOf(row: RequestRow): Record<string, SqlValue> {
 }
 const ROWS = `requests (${COLUMNS.join(", ")})`;
 
-/** A rollup table: rows of keys and sums, where inserting what exists adds to it. */
+/** A table of sums by key: inserting a key that exists adds to its sums. */
 function rollup(table: string, keys: readonly string[], sums: readonly string[]) {
   const added = sums.map((column) => `${column} = ${table}.${column} + excluded.${column}`);
   return {
@@ -66,19 +64,28 @@ const REF_DAYS = rollup(
   ["ref_id", "start_ms", "model", "channel"],
   ["requests", ...FIGURES, ...CACHE_COLUMNS],
 );
+const QUOTA_COLUMNS = ["quota_tokens", "quota_cost_nano_usd", "key_quota_tokens", "key_quota_cost_nano_usd"];
 const MONTHS = rollup(
   "usage_months",
   ["user_id", "month", "project"],
-  [
-    "requests",
-    "tokens",
-    "cost_nano_usd",
-    "quota_tokens",
-    "quota_cost_nano_usd",
-    "key_quota_tokens",
-    "key_quota_cost_nano_usd",
-  ],
+  ["requests", "tokens", "cost_nano_usd", ...QUOTA_COLUMNS],
 );
+const SPEND = `key_id AS "keyId", month, month_cost_nano_usd AS "monthNanoUsd", total_cost_nano_usd AS "totalNanoUsd"`;
+/** Rows of an earlier month, written late, add only to the total: the month that is limited is over. */
+const KEYS = {
+  into: "key_spend (key_id, month, month_cost_nano_usd, total_cost_nano_usd, requests, last_used_ms)",
+  adding: `ON CONFLICT (key_id) DO UPDATE SET
+  month_cost_nano_usd = CASE
+    WHEN excluded.month = key_spend.month THEN key_spend.month_cost_nano_usd + excluded.month_cost_nano_usd
+    WHEN excluded.month > key_spend.month THEN excluded.month_cost_nano_usd
+    ELSE key_spend.month_cost_nano_usd END,
+  month = CASE WHEN excluded.month > key_spend.month THEN excluded.month ELSE key_spend.month END,
+  total_cost_nano_usd = key_spend.total_cost_nano_usd + excluded.total_cost_nano_usd,
+  requests = key_spend.requests + excluded.requests,
+  last_used_ms = CASE
+    WHEN excluded.last_used_ms > key_spend.last_used_ms THEN excluded.last_used_ms ELSE key_spend.last_used_ms END
+  RETURNING ${SPEND}`,
+};
 
 const QUOTA_SUMS = `quota_tokens AS "quotaTokens", quota_cost_nano_usd AS "quotaCostNanoUsd", key_quota_tokens AS "keyQuotaTokens",
   key_quota_cost_nano_usd AS "keyQuotaCostNanoUsd"`;
@@ -93,7 +100,7 @@ const NO_TOTALS: MonthTotals = {
   keyQuotaCostNanoUsd: 0,
 };
 
-/** What of a month's rollup is compared with quotas. */
+/** The part of a month's sums that quotas limit. */
 export interface MonthQuota
   extends MonthKey,
     Pick<MonthTotals, "quotaTokens" | "quotaCostNanoUsd" | "keyQuotaTokens" | "keyQuotaCostNanoUsd"> {}
@@ -107,7 +114,7 @@ export interface WrittenSums {
 
 const LATEST_ROWS = 2_000;
 
-/** SQL that writes requests and their sums, which change only together, and reads what of the sums is money. */
+/** Writes requests and their sums in one transaction; reads the sums that limits and bills need. */
 export class UsageStore {
   constructor(readonly db: Database) {}
 
@@ -120,7 +127,7 @@ export class UsageStore {
     return new Set(rows.map(({ id }) => id));
   }
 
-  /** Answers of at least so many tokens that came to their end, of the latest requests, the oldest first. */
+  /** Finished answers of at least `tokensMin` tokens among the latest requests, the oldest first. */
   async longAnswers(tokensMin: number): Promise<{ model: string; tokens: number; ms: number }[]> {
     const rows = await this.db.all<{ model: string; tokens: number; ms: number }>(
       `SELECT model, completion_tokens AS tokens, duration_ms AS ms FROM
@@ -132,14 +139,14 @@ export class UsageStore {
     return rows.reverse();
   }
 
-  /** Inserts new rows and bumps every rollup. If another writer was faster, the unique id rolls this back. */
+  /** If another writer has inserted one of these rows, the unique id rolls the transaction back. */
   async insert(tx: Transaction, rows: readonly RequestRow[]): Promise<WrittenSums> {
     const { sums, ...written } = await this.insertExceptSums(tx, rows);
     await this.addSums(tx, sums);
     return written;
   }
 
-  /** The same without the sums by kind, which `addSums` bumps at the end of the transaction. */
+  /** The sums by kind are returned, for `addSums` at the end of the transaction. */
   async insertExceptSums(
     tx: Transaction,
     rows: readonly RequestRow[],
@@ -147,13 +154,13 @@ export class UsageStore {
     await insertRows(tx, ROWS, rows.map(valuesOf));
     const batch = new Batch(rows);
     const months = await this.#addToMonths(tx, batch.months.rows());
-    const keys = await batch.keys.write(tx);
+    const keys = await insertRows<KeySpend>(tx, KEYS.into, batch.keys.rows(), KEYS.adding);
     await insertRows(tx, REF_DAYS.into, batch.refDays.rows(), REF_DAYS.adding);
     await insertRows(tx, ASKER_DAYS.into, batch.askerDays.rows(), ASKER_DAYS.adding);
     return { months, keys, sums: batch.kinds.rows() };
   }
 
-  /** Every instance bumps the same few rows, so they are locked last and for the shortest time. */
+  /** Every instance updates the same few rows, so they are locked last and for the shortest time. */
   async addSums(tx: Transaction, sums: SumRows): Promise<void> {
     await insertRows(tx, KINDS.into, sums, KINDS.adding);
   }
@@ -162,12 +169,12 @@ export class UsageStore {
     return insertRows<MonthQuota>(tx, MONTHS.into, rows, `${MONTHS.adding} RETURNING ${QUOTA}`);
   }
 
-  /** The months' sums, locked until the end of the transaction. Missing rows are made, so that two cannot find none. */
+  /** Locks the months' sums until the end of the transaction. Inserts missing rows, because a lock needs a row. */
   async lockMonths(tx: Transaction, keys: readonly MonthKey[]): Promise<MonthQuota[]> {
     const sums = new Sums();
     for (const { userId, month, project } of keys) sums.add([userId, month, project], [0, 0, 0, 0, 0, 0, 0]);
     if (tx.dialect === "postgres") return this.#addToMonths(tx, sums.rows());
-    // SQLite's transactions are exclusive, so that reading is enough.
+    // SQLite runs one transaction at a time, so reading is enough.
     return this.months(tx, keys);
   }
 
@@ -178,7 +185,7 @@ export class UsageStore {
     return months;
   }
 
-  /** Counts a debt that the quota of this month pays: as use of the user and of the user's keys, not as a request. */
+  /** This month's quota pays a debt: it counts as use of the user and of the user's keys, not as a request. */
   async addDebt(
     tx: Transaction,
     { userId, month, costNanoUsd }: Omit<MonthKey, "project"> & { costNanoUsd: number },
@@ -195,7 +202,7 @@ export class UsageStore {
     return row ?? NO_TOTALS;
   }
 
-  /** The user's projects in the month, those that used most of the quota first. */
+  /** Sorted by how much of the quota each has used, the most first. */
   async projects({ userId, month }: Omit<MonthKey, "project">, most: number): Promise<MonthQuota[]> {
     return this.db.all<MonthQuota>(
       `SELECT ${QUOTA} FROM usage_months WHERE user_id = $1 AND month = $2 AND project <> $3
@@ -204,11 +211,12 @@ export class UsageStore {
     );
   }
 
-  keySpend(keyId: string, on: Queryable = this.db): Promise<KeySpend> {
-    return readKeySpend(on, keyId);
+  async keySpend(keyId: string, on: Queryable = this.db): Promise<KeySpend> {
+    const row = await on.get<KeySpend>(`SELECT ${SPEND} FROM key_spend WHERE key_id = $1`, [keyId]);
+    return row ?? { keyId, month: "", monthNanoUsd: 0, totalNanoUsd: 0 };
   }
 
-  /** Deletes some of the charged rows that ended before; the rollups keep their sums. */
+  /** Deletes charged rows; their sums stay. */
   deleteBefore(beforeMs: number, rowsMax: number): Promise<number> {
     return this.db.run(
       `DELETE FROM requests WHERE id IN
