@@ -8,7 +8,7 @@ import { InProcessBus } from "../../src/bus/in-process/bus.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { Presence } from "../../src/rooms/agents/presence.ts";
-import type { NodeState } from "../../src/rooms/agents/state.ts";
+import type { NodeState } from "../../src/rooms/agents/session.ts";
 import { dialRaw, HELLO, serveTunnel } from "./support.ts";
 
 /** A chat server that counts what it was asked. */

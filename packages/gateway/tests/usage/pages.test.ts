@@ -3,7 +3,7 @@ import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.t
 import { isoTime } from "../../src/kernel/clock.ts";
 import { UsageStore } from "../../src/rooms/usage/for-thread.ts";
 import type { RequestRow } from "../../src/rooms/usage/index.ts";
-import { UsageList } from "../../src/rooms/usage/list.ts";
+import { usagePage } from "../../src/rooms/usage/list.ts";
 import { requestRow } from "../support/request-lines.ts";
 
 const NOW_MS = Date.parse("2026-11-16T12:00:00Z");
@@ -32,7 +32,6 @@ onEachDatabase("a person's rows", (fresh) => {
         for (let at = 0; at < rows.length; at += 500)
           await db.transaction((tx) => store.insert(tx, rows.slice(at, at + 500)));
         await db.transaction((tx) => store.insert(tx, theirs));
-        const list = new UsageList(db);
         const fromMs = Date.parse("2026-08-01T00:00:00Z");
         const pages = [
           [1, 0],
@@ -48,7 +47,7 @@ onEachDatabase("a person's rows", (fresh) => {
             .filter((one) => one.atMs >= fromMs && (project === null || one.project === project))
             .sort(newestFirst);
           for (const [limit, offset] of pages) {
-            const page = await list.page({ userId: me, project, limit, offset, fromMs });
+            const page = await usagePage(db, { userId: me, project, limit, offset, fromMs });
             expect(page.total).toBe(expected.length);
             expect(page.records.map(({ id, created_at }) => [id, created_at])).toEqual(
               expected.slice(offset, offset + limit).map(({ requestId, atMs }) => [requestId, isoTime(atMs)]),

@@ -1,7 +1,7 @@
 /** Series of more groups than are read at once. */
 import { expect, test } from "bun:test";
 import { onEachDatabase, withDatabase } from "@model-gateway/testing/databases.ts";
-import { UsageSeries } from "../../src/rooms/usage/series.ts";
+import { readSeries } from "../../src/rooms/usage/series.ts";
 import { writeRows } from "../requests/support.ts";
 import { requestRow } from "../support/request-lines.ts";
 
@@ -28,7 +28,7 @@ onEachDatabase("series", (fresh) => {
       const filter = { ...EVERYONE, refId: null, fromMs: FROM_MS, belowMs: FROM_MS + 2 * DAY_MS };
       // From the sums by day, and from the rows.
       for (const belowMs of [filter.belowMs, filter.belowMs - 1]) {
-        const { totals, groups, others } = await new UsageSeries(db).read({ ...filter, belowMs }, "key");
+        const { totals, groups, others } = await readSeries(db, { ...filter, belowMs }, "key");
         expect(totals.requests).toBe(rows.length);
         expect(totals.cost_usd).toBeCloseTo(cost, 9);
         expect(groups.map(({ name }) => name)).toEqual(
@@ -41,7 +41,7 @@ onEachDatabase("series", (fresh) => {
           days: [{ requests: KEYS - 50 }, { requests: KEYS - 50 }],
         });
       }
-      const byUser = await new UsageSeries(db).read(filter, "user");
+      const byUser = await readSeries(db, filter, "user");
       expect(byUser).toMatchObject({ totals: { requests: rows.length }, others: null });
       expect(byUser.groups).toMatchObject([{ id: userId, requests: rows.length }]);
     }));

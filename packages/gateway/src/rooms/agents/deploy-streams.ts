@@ -2,7 +2,7 @@ import type { ProgressParams } from "@model-gateway/protocol/agent.ts";
 import type { EventStream } from "../../bus/contract.ts";
 import type { Needs } from "../foundation.ts";
 import { modelsProgress } from "./notifications.ts";
-import type { NodeState } from "./state.ts";
+import type { NodeState } from "./session.ts";
 
 /** Deployments being followed; the oldest is dropped. */
 const STREAMS_MAX = 1_000;
@@ -79,7 +79,6 @@ export class DeployStreams {
     }
   }
 
-  /** The node is gone, for a moment or for good. */
   lost(agentId: string): void {
     for (const entry of this.#of(agentId)) {
       const { status, progress } = entry.last;

@@ -1,10 +1,10 @@
+import type { EstimateResult } from "@model-gateway/protocol/agent.ts";
 import { oneAtATime } from "../../kernel/bounded.ts";
 import { inBackground } from "../../kernel/log.ts";
 import type { Needs } from "../foundation.ts";
-import { type Fit, hasRoom } from "./placement.ts";
 import type { Agents, Order } from "./service.ts";
 import type { Serving } from "./serving.ts";
-import { type NodeState, occupyingModels } from "./state.ts";
+import { gpuUtilization, type NodeState, occupyingModels } from "./session.ts";
 import type { ManagedModel, NotedColumn } from "./store.ts";
 
 const TICK_MS = 1_000;
@@ -27,7 +27,6 @@ export class Fleet {
   /** False while there are no managed models, which saves the queries. */
   #mayHaveModels = true;
   readonly #run = oneAtATime(() => this.#tick());
-  /** Models that must always be served. */
   #kept = new Set<string>();
 
   constructor(readonly options: FleetOptions) {
@@ -168,4 +167,51 @@ export class Fleet {
     });
     return ways.sort((a, b) => a.usedMs - b.usedMs)[0];
   }
+}
+
+/** A node whose driver reports nothing counts as busy. */
+const UTILIZATION_UNKNOWN = 100;
+
+export interface Candidate {
+  state: NodeState;
+  /** Models just ordered that the node has not reported on yet. */
+  reserved: ReadonlySet<string>;
+}
+
+/** A node's estimate for a model that it does not have; both null: it cannot tell. */
+export type Fit = Candidate & EstimateResult;
+
+export const hasRoom = ({ estimate, room_mb }: EstimateResult): boolean =>
+  estimate === null || room_mb === null || room_mb >= estimate.total_mb;
+
+/** Sorts by most memory left after the model, lowest GPU utilisation, fewest models, then name for a stable order. */
+export function byRoom(fits: readonly Fit[]): Fit[] {
+  const ranked = fits.map((fit) => {
+    const { state, reserved, estimate, room_mb } = fit;
+    return {
+      fit,
+      leftMb: (room_mb ?? 0) - (estimate?.total_mb ?? 0),
+      utilization: gpuUtilization(state.gpus) ?? UTILIZATION_UNKNOWN,
+      modelCount: new Set([...occupyingModels(state), ...reserved]).size,
+      name: `${state.name} ${state.agentId}`,
+    };
+  });
+  ranked.sort(
+    (a, b) =>
+      b.leftMb - a.leftMb ||
+      a.utilization - b.utilization ||
+      a.modelCount - b.modelCount ||
+      (a.name < b.name ? -1 : 1),
+  );
+  return ranked.map(({ fit }) => fit);
+}
+
+/** Why a model fits nowhere, in figures. */
+export function refusalOf(modelId: string, fits: readonly Fit[]): string {
+  const figure = (mb: number | null) => mb?.toLocaleString("en-US", { maximumFractionDigits: 0 }) ?? "?";
+  const rooms = fits.slice(0, 8).map(({ state, estimate, room_mb }) => {
+    const { weights_mb, cache_mb, overhead_mb, total_mb } = estimate!;
+    return `${state.name} has room for ${figure(room_mb)} of ${figure(total_mb)} MB (weights ${figure(weights_mb)}, cache ${figure(cache_mb)}, overhead ${figure(overhead_mb)})`;
+  });
+  return `${modelId} fits on no node: ${rooms.join("; ")}; stop a model, lower \`context_tokens\` or \`slots\`, or name a node to try it there`;
 }

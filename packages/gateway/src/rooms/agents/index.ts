@@ -1,3 +1,3 @@
 export * as methods from "./methods.ts";
 export * as notifications from "./notifications.ts";
-export { Agents, type AgentsOptions } from "./service.ts";
+export { Agents } from "./service.ts";

@@ -17,7 +17,6 @@ const topicOf = (instance: string) => `agents-tunnel:${instance}`;
 
 interface InstanceTunnelsOptions extends Needs<"bus" | "log"> {
   instance: string;
-  /** The tunnel of a node that is connected here; null when it is not. */
   local(agentId: string): TunnelClient | null;
 }
 

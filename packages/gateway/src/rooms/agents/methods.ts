@@ -9,7 +9,7 @@ import { ModelId } from "@model-gateway/protocol/model-id.ts";
 import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import { defineMethod, Timestamp } from "../../kernel/method.ts";
-import { hasRoom } from "./placement.ts";
+import { hasRoom } from "./fleet.ts";
 import { AgentRecord } from "./records.ts";
 
 const AgentId = z.string().min(1).max(128);

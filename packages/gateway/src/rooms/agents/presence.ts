@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { inBackground } from "../../kernel/log.ts";
 import type { Needs } from "../foundation.ts";
-import { NodeState } from "./state.ts";
+import { NodeState } from "./session.ts";
 
 const TOPIC = "agents-presence";
 const NODES_MAX = 10_000;
@@ -42,7 +42,6 @@ interface PresenceOptions extends Needs<"bus" | "clock" | "log"> {
 
 /** Exchanges the state of nodes between instances, so that each can list them all. */
 export class Presence {
-  /** Nodes that are connected to other instances. */
   readonly remote = new Map<string, RemoteNode>();
   /** What was announced of the nodes that are connected here. */
   readonly #announced = new Map<string, { epoch: number; atMs: number; cancel: () => void }>();

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { isoTime } from "../../kernel/clock.ts";
 import { Timestamp } from "../../kernel/method.ts";
 import { backendName } from "./serving.ts";
-import { gpuUtilization, NodeState } from "./state.ts";
+import { gpuUtilization, NodeState } from "./session.ts";
 import type { AgentRow } from "./store.ts";
 
 const AgentModel = z.object({
@@ -40,7 +40,6 @@ export const AgentRecord = z.object({
 });
 export type AgentRecord = z.infer<typeof AgentRecord>;
 
-/** What administrators see of a node; `state` is null while it is offline. */
 export function toRecord(
   row: AgentRow,
   state: NodeState | null,

@@ -8,7 +8,7 @@ import {
   type ServingOptions,
 } from "@model-gateway/protocol/agent.ts";
 import type { z } from "zod";
-import type { Backend, ModelPool } from "../../backends/contract.ts";
+import type { ModelPool } from "../../backends/contract.ts";
 import { callInstance, type Subscription, serveCalls } from "../../bus/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -18,14 +18,12 @@ import type { Needs } from "../foundation.ts";
 import type { Routing } from "../routing/index.ts";
 import { Command, type Question } from "./command.ts";
 import { DeployStreams } from "./deploy-streams.ts";
-import { Fleet } from "./fleet.ts";
+import { byRoom, type Candidate, type Fit, Fleet, hasRoom, refusalOf } from "./fleet.ts";
 import { InstanceTunnels } from "./instance-tunnels.ts";
-import { byRoom, type Candidate, type Fit, hasRoom, refusalOf } from "./placement.ts";
 import { Presence } from "./presence.ts";
 import { type AgentRecord, toRecord } from "./records.ts";
 import { Serving } from "./serving.ts";
-import { type AgentIdentity, type AgentLink, NodeSession } from "./session.ts";
-import { comingModels, type NodeState } from "./state.ts";
+import { type AgentIdentity, type AgentLink, comingModels, NodeSession, type NodeState } from "./session.ts";
 import { AgentStore } from "./store.ts";
 
 const OFFLINE_AFTER_MS = HEARTBEATS_MISSED_MAX * HEARTBEAT_INTERVAL_MS;
@@ -50,7 +48,7 @@ const STRAYS_AT_ONCE = 5;
 export interface AgentsOptions
   extends Needs<"db" | "bus" | "instances" | "events" | "clock" | "ids" | "leases" | "log"> {
   /** Backends of nodes are not persisted. One that yields gets no model that a registered backend serves. */
-  backends: Pick<Routing, "adopt" | "recheck" | "dismiss" | "ownerOf">;
+  backends: Pick<Routing, "adopt" | "recheck" | "dismiss" | "router">;
   createPool(modelId: string): ModelPool;
 }
 
@@ -61,7 +59,6 @@ export interface Order {
   serving: ServingOptions;
 }
 
-/** The GPU nodes: who they are, how they stand, and what they serve. */
 export class Agents {
   readonly store: AgentStore;
   readonly #sessions = new Map<string, NodeSession>();
@@ -153,7 +150,7 @@ export class Agents {
 
   async #deploy(userId: string, { modelId, besideBackends, serving, ...order }: Order): Promise<string> {
     const { backends, clock, ids } = this.options;
-    const owner = besideBackends ? null : backends.ownerOf(modelId);
+    const owner = besideBackends ? null : backends.router.ownerOf(modelId);
     if (owner !== null)
       fail(
         "app_error",
@@ -168,15 +165,8 @@ export class Agents {
     const streamId = ids.uuid();
     await this.store.recordDeployment(agentId, modelId, { besideBackends, now: isoTime(clock.now()) });
     try {
-      await this.#command({
-        kind: "deploy",
-        agentId,
-        modelId,
-        streamId,
-        besideBackends,
-        serving,
-        userId,
-      });
+      const deployment = { agentId, modelId, streamId, besideBackends, serving, userId };
+      await this.#command({ kind: "deploy", ...deployment });
     } catch (error) {
       if (!earlier.has(modelId)) await this.store.removeDeployment(agentId, modelId);
       throw error;
@@ -184,7 +174,6 @@ export class Agents {
     return streamId;
   }
 
-  /** How a model would fit on each node that is online, the best first. */
   async fits(modelId: string, serving: ServingOptions): Promise<Fit[]> {
     const takers = this.#online().filter(({ state }) => state.draining === undefined);
     const asked = takers.map(async (node) => {
@@ -219,7 +208,6 @@ export class Agents {
     await this.#command({ kind: "drain", agentId, isOn });
   }
 
-  /** The node that a token belongs to; null for any other text. */
   async authenticate(token: string): Promise<AgentIdentity | null> {
     const row = await this.store.byTokenHash(sha256Hex(token));
     return row && { agentId: row.id, name: row.name, deployed: await this.store.deployments(row.id) };
@@ -242,11 +230,6 @@ export class Agents {
       gpu_nodes: online.filter(({ gpus }) => gpus.length > 0).length,
       models_deployed: new Set(models).size,
     };
-  }
-
-  /** The backend `agent-<model_id>`, if it is routable on this instance. */
-  backend(modelId: string): Backend | null {
-    return this.#serving.backend(modelId);
   }
 
   /** Moves nodes to other instances, if there are any. Each connection stays until its node has a new one and is idle. */
@@ -285,7 +268,6 @@ export class Agents {
     this.#tunnels.close();
   }
 
-  /** What sessions report. */
   readonly events = {
     hello: (session: NodeSession): void => {
       const { agentId } = session;
@@ -304,7 +286,6 @@ export class Agents {
         this.#writeSeen(session.agentId);
       this.#announce(state);
     },
-    /** The node serves a model for the first time since its deployment. */
     firstReady: ({ agentId }: NodeSession, modelId: string): void => {
       const recorded = this.store.wasReady(agentId, modelId);
       inBackground(this.options.log, "recording that a model was served", recorded);
@@ -488,7 +469,6 @@ export class Agents {
     return answer.result;
   }
 
-  /** Executes a command on a node connected here. */
   async #execute(command: Command): Promise<unknown> {
     const { agentId } = command;
     const session = this.#sessions.get(agentId);

@@ -1,7 +1,7 @@
 import type { ServingModel } from "@model-gateway/protocol/agent.ts";
-import { type Backend, BackendError, type ModelPool, type NodeTunnel } from "../../backends/contract.ts";
+import { BackendError, type ModelPool, type NodeTunnel } from "../../backends/contract.ts";
 import type { AgentsOptions } from "./service.ts";
-import { comingModels, type NodeState } from "./state.ts";
+import { comingModels, type NodeState } from "./session.ts";
 
 export interface Connection {
   /** Changes when the node reconnects or connects elsewhere. */
@@ -93,11 +93,6 @@ export class Serving {
 
   via(agentId: string, modelId: string): "direct" | "tunnel" | null {
     return this.#models.get(modelId)?.pool.via(agentId) ?? null;
-  }
-
-  backend(modelId: string): Backend | null {
-    const model = this.#models.get(modelId);
-    return model?.registered === "serving" ? model.pool.backend : null;
   }
 
   #model(modelId: string): Model {

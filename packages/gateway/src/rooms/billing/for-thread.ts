@@ -1,3 +1,2 @@
 /** What the settling thread loads of this room. It must not load the methods' schemas, which take much memory. */
-export { BillingStore } from "./store.ts";
-export { Tiers } from "./tiers.ts";
+export { BillingStore, Tiers } from "./store.ts";

@@ -22,14 +22,10 @@ const PricingFile = z.strictObject({
     .default({}),
 });
 
-export interface OperatorPrices {
-  prices: Price[];
-  /** Exchange rates by currency code in capitals: dollars for one unit. */
-  usdPer: ReadonlyMap<string, number>;
-}
+export type OperatorPrices = ReturnType<typeof readPricingFile>;
 
 /** Throws an error that names the file and the field. */
-export function readPricingFile(path: string): OperatorPrices {
+export function readPricingFile(path: string) {
   const problem = (what: string): never => {
     throw new Error(`the pricing file ${path} ${what}`);
   };
@@ -58,6 +54,7 @@ export function readPricingFile(path: string): OperatorPrices {
     seen.add(id);
   }
   const { prices, usd_per } = parsed.data;
+  /** Exchange rates by currency code in capitals: dollars for one unit. */
   const usdPer = new Map(Object.entries(usd_per).map(([code, usd]) => [code.toUpperCase(), usd]));
   return { prices, usdPer };
 }

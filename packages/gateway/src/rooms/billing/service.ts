@@ -9,8 +9,7 @@ import { NANO_PER_USD, type Usage, utcMonth, WHOLE_USER } from "../usage/index.t
 import { BUILT_IN_PRICES, type Price } from "./price-schema.ts";
 import { Pricing } from "./pricing.ts";
 import { type OperatorPrices, readPricingFile, watchPricingFile } from "./pricing-file.ts";
-import { BillingStore, type Tier } from "./store.ts";
-import { Tiers } from "./tiers.ts";
+import { BillingStore, type Tier, Tiers } from "./store.ts";
 import { FALLBACK_VIDEO_PRICE, type VideoPrice, type VideoSize, videoCostNanoUsd } from "./video-cost.ts";
 
 const USD = "USD";

@@ -5,27 +5,6 @@ import { type Price, RATE_NAMES, type TokenRates } from "./price-schema.ts";
 export const PICO_PER_TOKEN_PER_USD_PER_MILLION = 1e6;
 export const PICO_PER_NANO = 1000;
 
-/** Picodollars per token of each part. */
-interface PicoRates {
-  input: number;
-  cached: number;
-  cacheWrite5m: number;
-  cacheWrite1h: number;
-  audioInput: number;
-  imageInput: number;
-  output: number;
-  reasoning: number;
-  audioOutput: number;
-  imageOutput: number;
-}
-
-export interface TokenPrice {
-  rates: PicoRates;
-  batch: PicoRates | null;
-  /** Rates of the whole request if its prompt is longer; the longest first. */
-  longPrompts: readonly { aboveTokens: number; rates: PicoRates; batch: PicoRates | null }[];
-}
-
 /** A batch's discount on `input` or `output` applies to each of its parts, and to long prompts. */
 function inBatches(rates: TokenRates, input: number, output: number): TokenRates {
   const less = RATE_NAMES.map((name) => {
@@ -35,8 +14,8 @@ function inBatches(rates: TokenRates, input: number, output: number): TokenRates
   return Object.fromEntries(less);
 }
 
-/** A part without its own rate has the rate of `input` or `output`. */
-function picoRates(rates: TokenRates): PicoRates {
+/** In picodollars per token. A part without its own rate has the rate of `input` or `output`. */
+function picoRates(rates: TokenRates) {
   const pico = (usdPerMillion: number) => Math.round(usdPerMillion * PICO_PER_TOKEN_PER_USD_PER_MILLION);
   const { input, output } = rates;
   const write = rates.cache_write ?? input;
@@ -54,8 +33,11 @@ function picoRates(rates: TokenRates): PicoRates {
   };
 }
 
+type PicoRates = ReturnType<typeof picoRates>;
+export type TokenPrice = NonNullable<ReturnType<typeof tokenPrice>>;
+
 /** Null: the price is by another unit. */
-export function tokenPrice(price: Price): TokenPrice | null {
+export function tokenPrice(price: Price) {
   const { input, output, long_prompts = [], batch } = price;
   if (input === undefined || output === undefined) return null;
   const rates = { ...price, input, output };
@@ -67,6 +49,7 @@ export function tokenPrice(price: Price): TokenPrice | null {
   return {
     rates: picoRates(rates),
     batch: batchOf(rates, batch),
+    // Rates of the whole request if its prompt is longer; the longest first.
     longPrompts: long_prompts
       .map((long) => ({ aboveTokens: long.above_tokens, rates: picoRates(long), batch: batchOf(long) }))
       .sort((a, b) => b.aboveTokens - a.aboveTokens),

@@ -5,7 +5,7 @@ const CHANGED = "alias-changed";
 const WANTED = "aliases-wanted";
 const ALIASES_MAX = 10_000;
 
-/** Google's clients name models as resources. */
+/** Google's clients put this before every model id. */
 const RESOURCE = "models/";
 export const plainId = (id: string): string => (id.startsWith(RESOURCE) ? id.slice(RESOURCE.length) : id);
 
@@ -14,13 +14,13 @@ interface Change {
   target: string | null;
 }
 
-/** Other names of models: in memory only, shared by the instances that share a bus. */
+/** In memory only, and the same on all instances of a bus. */
 export class Aliases {
   readonly #targets = new Map<string, string>();
 
   constructor(
     readonly bus: Bus,
-    /** Whether a backend or a route has a model of this very name. */
+    /** Whether a backend or a model route has exactly this name. */
     readonly isKnown: (model: string) => boolean = () => false,
   ) {
     bus.subscribe(CHANGED, (message) => {
@@ -28,7 +28,7 @@ export class Aliases {
       if (target === null) this.#targets.delete(alias);
       else if (this.#targets.has(alias) || this.#targets.size < ALIASES_MAX) this.#targets.set(alias, target);
     });
-    // An instance that has just started asks the others, which are the only ones to know.
+    // A new instance asks the others for the aliases, which are stored nowhere else.
     const answering = bus.subscribe(WANTED, () => {
       for (const [alias, target] of this.#targets) this.#publish({ alias, target });
     });

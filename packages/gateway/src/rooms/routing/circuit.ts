@@ -1,25 +1,29 @@
+import type { RefusedKey } from "../../backends/contract.ts";
 import { BoundedMap } from "../../kernel/bounded.ts";
+import type { Counter } from "../../observe/metrics.ts";
+import type { Needs } from "../foundation.ts";
+import type { Entry } from "./entry.ts";
+import type { Circuitry } from "./router.ts";
 
-/** Consecutive failures that open a circuit, and for how long. */
 export const FAILURES_TO_OPEN = 3;
 export const OPEN_MS = 30_000;
-/** Models of a backend whose circuits are open before the backend's own opens. */
+/** With this many open circuits of its models, the backend's own circuit opens. */
 const MODELS_TO_OPEN = 3;
-/** Good probes in a row after which a lost backend may be tested before its time is over. */
+/** After this many good probes in a row, a lost backend is tested before its circuit's time is over. */
 const PROBES_TO_TEST = 2;
-/** A test call that was not heard of for this long ended with its process. */
+/** A test call without a sign of life for this long counts as ended: its process died. */
 const TEST_LAPSE_MS = 15_000;
 const CIRCUITS_MAX = 1_000;
 const CAUSE_LENGTH_MAX = 300;
 
-/** In place of a model: the whole backend. In place of a payer: everyone. */
+/** As a model: the whole backend. As a payer: everyone. */
 export const ALL = "";
 
-/** What every instance is told, and applies in the same way. */
+/** Sent to every instance, which all apply it in the same way. */
 export type CircuitEvent = { atMs: number } & (
   | {
       kind: "failed";
-      /** `ALL`: the connection was lost or timed out, which concerns the backend. */
+      /** `ALL`: the connection was lost or timed out, which concerns the whole backend. */
       model: string;
       payer: string;
       cause: string;
@@ -29,25 +33,25 @@ export type CircuitEvent = { atMs: number } & (
   | { kind: "succeeded"; model: string; payer: string }
   | { kind: "probe_failed" }
   | { kind: "due"; key: string }
-  /** Its test call is on the way, or still is. */
+  /** Its test call is running. */
   | { kind: "testing"; key: string }
 );
 
-/** All that is known of a backend's circuits, for those who may have missed something. */
-export interface Standing {
+/** A backend's circuits, for instances that may have missed events. */
+interface Standing {
   changedMs: number;
   circuits: readonly Circuit[];
 }
 
-/** Counts failures in a row of one model or all, for one payer or all. */
+/** Counts consecutive failures of one model or of all, for one payer or for all. */
 export class Circuit {
   failures = 0;
   cause: string | null = null;
   openUntilMs: number | null = null;
-  /** It opened because connections were lost, so that probes can tell when they are back. */
+  /** It opened because connections were lost, so probes can find out when the backend is back. */
   isLost = false;
   testedUntilMs: number | null = null;
-  /** Those whose calls failed, as far as that matters: one or more. */
+  /** Payers whose calls failed; whether these are one or several makes a difference. */
   readonly payers: string[] = [];
   /** This process may send the test call. */
   isGranted = false;
@@ -58,14 +62,14 @@ export class Circuit {
     readonly payer: string,
   ) {}
 
-  /** Events may arrive in another order elsewhere; the latest failure counts. */
+  /** Other instances may get events in another order, so the latest failure counts. */
   open(atMs: number): boolean {
     const opens = this.openUntilMs === null;
     this.openUntilMs = Math.max(this.openUntilMs ?? 0, atMs + OPEN_MS);
     return opens;
   }
-  /** Further away than it was ever put: the clock was set back. */
   isDue(nowMs: number): boolean {
+    // More time left than it ever gets means that the clock was set back.
     const leftMs = this.openUntilMs! - nowMs;
     return (leftMs <= 0 || leftMs > OPEN_MS) && !this.isTested(nowMs);
   }
@@ -76,19 +80,19 @@ export class Circuit {
 
 const keyOf = (model: string, payer: string): string => `${model}\n${payer}`;
 
-/** All circuits of one backend. There are none while calls succeed. */
+/** The circuits of one backend. There are none while calls succeed. */
 export class Circuits {
   readonly #circuits = new BoundedMap<string, Circuit>(CIRCUITS_MAX);
   #goodProbes = 0;
-  /** When what was heard last happened; 0: nothing was heard yet. */
+  /** Time of the latest event; 0: none yet. */
   changedMs = 0;
-  /** When one first opened for all, without a call having been served since. */
+  /** When the first circuit opened for all payers, if no call has succeeded since. */
   awaySinceMs: number | null = null;
 
   static from({ changedMs, circuits }: Standing): Circuits {
     const all = new Circuits();
     all.changedMs = changedMs;
-    for (const told of circuits) Object.assign(all.#at(told.model, told.payer), told, { isGranted: false });
+    for (const each of circuits) Object.assign(all.#at(each.model, each.payer), each, { isGranted: false });
     if (all.#open.some(({ payer }) => payer === ALL)) all.awaySinceMs = changedMs;
     return all;
   }
@@ -107,21 +111,21 @@ export class Circuits {
   }
 
   get #open(): Circuit[] {
-    return [...this.#circuits.entries()]
-      .map(([, circuit]) => circuit)
-      .filter(({ openUntilMs }) => openUntilMs !== null);
+    return [...this.#circuits.values()].filter(({ openUntilMs }) => openUntilMs !== null);
   }
 
-  /** The open circuits that this payer's call of this model has to pass, those that concern more first. */
+  /** The circuits that concern such a call, the widest first. */
+  #of(model: string, payer: string): Circuit[] {
+    const keys = [keyOf(ALL, ALL), keyOf(model, ALL), keyOf(ALL, payer), keyOf(model, payer)];
+    return keys.flatMap((key) => this.#circuits.get(key) ?? []);
+  }
+
   barriers(model: string, payer: string): readonly Circuit[] {
     if (this.#circuits.size === 0) return NONE;
-    return [keyOf(ALL, ALL), keyOf(model, ALL), keyOf(ALL, payer), keyOf(model, payer)].flatMap((key) => {
-      const circuit = this.#circuits.get(key);
-      return circuit && circuit.openUntilMs !== null ? [circuit] : [];
-    });
+    return this.#of(model, payer).filter(({ openUntilMs }) => openUntilMs !== null);
   }
 
-  /** Whether calls are kept away until probes tell that it is back. */
+  /** Whether calls are kept away until probes find that it is back. */
   isLost(nowMs: number): boolean {
     return this.#open.some((circuit) => circuit.isLost && circuit.openUntilMs! > nowMs);
   }
@@ -136,7 +140,7 @@ export class Circuits {
       case "probe_failed":
         return this.#open
           .filter(({ payer }) => payer !== ALL)
-          .flatMap((circuit) => this.#widen(circuit, event.atMs));
+          .flatMap((circuit) => this.#openForAll(circuit, event.atMs));
       default: {
         const circuit = this.#circuits.get(event.key);
         if (!circuit || circuit.openUntilMs === null) return [];
@@ -173,7 +177,7 @@ export class Circuits {
     this.#goodProbes = 0;
   }
 
-  /** Opens it, and the backend's where enough of its models fail. */
+  /** Opens it, and the backend's circuit if enough of its models fail. */
   #opened(circuit: Circuit, atMs: number): Circuit[] {
     if (!circuit.open(atMs)) return [];
     const { model, payer, cause } = circuit;
@@ -188,16 +192,13 @@ export class Circuits {
     return [circuit, ...this.#opened(backend, atMs)];
   }
 
-  #widen({ model, failures, cause, isLost }: Circuit, atMs: number): Circuit[] {
-    const all = this.#at(model, ALL);
-    Object.assign(all, { failures, cause, isLost });
-    return this.#opened(all, atMs);
+  #openForAll({ model, failures, cause, isLost }: Circuit, atMs: number): Circuit[] {
+    return this.#opened(Object.assign(this.#at(model, ALL), { failures, cause, isLost }), atMs);
   }
 
   #succeeded({ model, payer }: { model: string; payer: string }): Circuit[] {
     if (this.#circuits.size === 0) return [];
-    const passed = [keyOf(ALL, ALL), keyOf(model, ALL), keyOf(ALL, payer), keyOf(model, payer)];
-    const closed = passed.flatMap((key) => this.#circuits.get(key) ?? []);
+    const closed = this.#of(model, payer);
     for (const { key } of closed) this.#circuits.delete(key);
     this.awaySinceMs = null;
     return closed.filter(({ openUntilMs }) => openUntilMs !== null);
@@ -207,12 +208,13 @@ export class Circuits {
     return this.#circuits.size === 0;
   }
 
-  /** What a probe says about the circuits, for all instances. */
+  /** The events that follow from a probe. */
   probed(isWell: boolean, nowMs: number): CircuitEvent[] {
     this.#goodProbes = isWell ? this.#goodProbes + 1 : 0;
     const open = this.#open;
     if (!isWell) {
-      const isForSome = open.some(({ payer, model }) => payer !== ALL && !this.#isOpen(model));
+      const isOpenForAll = (model: string) => this.#circuits.get(keyOf(model, ALL))?.openUntilMs != null;
+      const isForSome = open.some(({ payer, model }) => payer !== ALL && !isOpenForAll(model));
       return isForSome ? [{ kind: "probe_failed", atMs: nowMs }] : [];
     }
     if (this.#goodProbes < PROBES_TO_TEST) return [];
@@ -221,26 +223,19 @@ export class Circuits {
       .map(({ key }) => ({ kind: "due", key, atMs: nowMs }));
   }
 
-  #isOpen(model: string): boolean {
-    return this.#circuits.get(keyOf(model, ALL))?.openUntilMs != null;
-  }
-
   get standing(): Standing {
-    return {
-      changedMs: this.changedMs,
-      circuits: [...this.#circuits.entries()].map(([, circuit]) => circuit),
-    };
+    return { changedMs: this.changedMs, circuits: [...this.#circuits.values()] };
   }
-  /** Heard in another order, the same events can leave fewer open. */
+  /** The same events in another order can leave fewer circuits open. */
   isBehind({ changedMs, circuits }: Standing): boolean {
     if (changedMs !== this.changedMs) return changedMs > this.changedMs;
     return circuits.filter(({ openUntilMs }) => openUntilMs !== null).length > this.#open.length;
   }
 
-  /** The circuit that concerns most, an open one if there is any. */
+  /** Shows the widest circuit, an open one if there is any. */
   report(nowMs: number) {
     let shown: Circuit | null = null;
-    for (const [, circuit] of this.#circuits.entries())
+    for (const circuit of this.#circuits.values())
       if (shown === null || weightOf(circuit) > weightOf(shown)) shown = circuit;
     const until = shown?.openUntilMs ?? null;
     const halfOpen = until !== null && (shown!.isTested(nowMs) || shown!.isDue(nowMs));
@@ -262,3 +257,120 @@ const weightOf = ({ openUntilMs, payer, model, failures }: Circuit): number =>
   (payer === ALL ? 4_000 : 0) +
   (model === ALL ? 2_000 : 0) +
   Math.min(failures, 1_000);
+
+const TOPIC = "circuits";
+/** How often circuits that are not quiet are sent again, for instances that missed events or got them in another order. */
+const RESENT_MS = 5_000;
+
+interface CircuitNews {
+  from: string;
+  /** Absent: all. */
+  backend?: string;
+  /** A message without an event, standing or keys asks for them. */
+  event?: CircuitEvent;
+  standing?: Standing;
+  keys?: RefusedKey[];
+}
+
+interface BoardOptions extends Needs<"bus" | "clock" | "log" | "metrics"> {
+  entries: readonly Entry[];
+  /** Whether every instance reaches the backend the same way. */
+  isCommon(entry: Entry): boolean;
+  /** True for only one of the instances that ask for the same name within a second. */
+  takeTurn(name: string): Promise<boolean>;
+  mayBeLost(entry: Entry): void;
+}
+
+/** Keeps circuits and refused keys the same on every instance. */
+export class CircuitBoard implements Circuitry {
+  readonly claim: Circuitry["claim"];
+  readonly #me = crypto.randomUUID();
+  readonly #changes: Counter;
+  readonly close: () => void;
+
+  constructor(readonly options: BoardOptions) {
+    const { bus, clock, metrics, isCommon, takeTurn } = options;
+    this.claim = bus.shared
+      ? async (entry, { key }) => !isCommon(entry) || takeTurn(`circuit:${entry.config.name}:${key}`)
+      : null;
+    this.#changes = metrics.counter(
+      "gateway_backend_circuit_changes_total",
+      "Circuits of backends that opened (calls are kept away) or closed (calls are sent again)",
+    );
+    bus.subscribe(TOPIC, (message) => this.#receive(JSON.parse(message) as CircuitNews));
+    bus.onGap(() => this.ask());
+    this.close = bus.shared
+      ? clock.every(RESENT_MS, () => this.#sendAll(({ circuits }) => !circuits.isQuiet))
+      : () => {};
+  }
+
+  /** Asks the other instances for their circuits; when it asks about all backends, this instance sends its own too. */
+  ask(backend?: string): void {
+    this.#publish({ from: this.#me, backend });
+  }
+
+  #publish(news: CircuitNews): void {
+    this.options.bus.publish(TOPIC, JSON.stringify(news));
+  }
+
+  tell(entry: Entry, event: CircuitEvent): void {
+    if (event.kind === "succeeded" && entry.circuits.isQuiet) return;
+    const backend = entry.config.name;
+    if (this.options.isCommon(entry)) this.#publish({ from: this.#me, backend, event });
+    else this.#apply(entry, event, true);
+  }
+
+  sendKeys(entry: Entry): void {
+    const keys = entry.backend.keys?.refused() ?? [];
+    if (keys.length > 0 && this.options.isCommon(entry))
+      this.#publish({ from: this.#me, backend: entry.config.name, keys });
+  }
+
+  /** The backend was registered here, so earlier failures no longer count. */
+  renew(entry: Entry): void {
+    entry.circuits = Circuits.from({ changedMs: this.options.clock.now(), circuits: [] });
+    this.#sendStanding(entry);
+  }
+
+  #sendStanding({ config, circuits: { standing } }: Entry): void {
+    if (standing.changedMs > 0) this.#publish({ from: this.#me, backend: config.name, standing });
+  }
+
+  #sendAll(isSent = (_: Entry): boolean => true): void {
+    for (const entry of this.options.entries) {
+      if (!this.options.isCommon(entry) || !isSent(entry)) continue;
+      this.#sendStanding(entry);
+      this.sendKeys(entry);
+    }
+  }
+
+  #receive({ from, backend, event, standing, keys }: CircuitNews): void {
+    const isOwn = from === this.#me;
+    if (backend === undefined) this.#sendAll();
+    const entry = this.options.entries.find(({ config }) => config.name === backend);
+    if (!entry || !this.options.isCommon(entry)) return;
+    if (keys) entry.backend.keys?.setAside(keys);
+    else if (event) this.#apply(entry, event, isOwn);
+    else if (isOwn) return;
+    else if (standing && entry.circuits.isBehind(standing)) {
+      entry.circuits = Circuits.from(standing);
+      this.options.mayBeLost(entry);
+    } else if (!standing || entry.circuits.changedMs > standing.changedMs) this.#sendStanding(entry);
+  }
+
+  #apply(entry: Entry, event: CircuitEvent, isOwn: boolean): void {
+    const changed = entry.circuits.apply(event);
+    if (event.kind !== "succeeded") this.options.mayBeLost(entry);
+    if (!isOwn) return;
+    for (const circuit of changed) this.#note(entry, circuit, event.kind === "succeeded" ? "closed" : "open");
+  }
+
+  /** Only the instance whose call it was logs and counts. */
+  #note({ config: { name: backend } }: Entry, { model, payer, cause }: Circuit, to: "open" | "closed"): void {
+    const { log } = this.options;
+    const scope = { backend, ...(model !== ALL && { model }), ...(payer !== ALL && { payer }) };
+    this.#changes.add(1, { backend, to });
+    if (to === "closed") log.info("a backend's circuit closed", scope);
+    else log.warn("a backend's circuit opened", { ...scope, cause, for_seconds: OPEN_MS / 1000 });
+  }
+}

@@ -9,7 +9,6 @@ import type {
 } from "../../backends/contract.ts";
 import { Circuits } from "./circuit.ts";
 
-/** What a probe found and how long it took. */
 export interface TimedProbe extends ProbeResult {
   latencyMs: number;
 }
@@ -19,17 +18,17 @@ interface PastProbe extends Pick<TimedProbe, "state" | "latencyMs"> {
   detail: string | null;
 }
 
-/** A call that nobody waits for: it takes only what is idle. */
+/** A line of a batch, which only gets idle capacity. */
 export interface Background {
   isStopped: boolean;
-  /** A live call needs its place. */
+  /** Called when a live call needs its place. */
   stop(): void;
-  /** Nothing is sent: only the backend is wanted. */
+  /** Only a backend is chosen; nothing is sent. */
   isDry?: boolean;
 }
 
 interface Suspicion {
-  /** How often, since the backend was registered or this process began. */
+  /** Since the backend was registered, or this process started. */
   count: number;
   problem: string;
   requestId: string;
@@ -37,17 +36,17 @@ interface Suspicion {
 }
 
 export interface Entry {
-  /** As registered: a bridge URL stays one here, and `backend` talks to the resolved address. */
+  /** As registered: with a bridge URL, which `backend` replaces by the tunnel's address. */
   config: BackendConfig;
-  /** Its registration index: the same on every instance, and never another backend's. */
+  /** The registration index: the same on every instance, and never reused. */
   index: number;
   backend: Backend;
   modelSources: readonly ModelSource[];
-  /** Whether its row is in the database, and so every instance has it. */
+  /** It is in the database, so every instance has it. */
   persisted: boolean;
   isAdopted: boolean;
   isOwn: boolean;
-  /** It gets no request for a model that a backend which does not yield serves. */
+  /** It gets no requests for a model that a backend serves which does not yield. */
   yields: boolean;
   state: HealthState;
   detail: string | null;
@@ -55,36 +54,32 @@ export interface Entry {
   probes: PastProbe[];
   discovered: readonly ModelInfo[];
   circuits: Circuits;
-  /** Requests sent to it, or credited so that a new backend is not flooded. */
+  /** Sent to it, or credited so that a new backend is not flooded. */
   requests: number;
   inFlight: number;
-  /** Those of them that are lines of batches. */
+  /** The lines of batches among them. */
   lines: Set<Background>;
-  /** It has refused a call because it was full: as many as it had then, and more by and by; null: it has not. */
+  /** How many calls it takes, once it has refused one because it was full; then this grows again. Null: unknown. */
   takes: number | null;
-  /** Mean time to the first byte; null until it was measured. */
+  /** Mean time to the first byte; null: not measured yet. */
   latencyMs: number | null;
   suspicion: Suspicion | null;
-  /** When it is looked at next; null while it serves, and is looked at with the others. */
+  /** Null while it serves, and is probed with the others. */
   nextProbeMs: number | null;
   stopWatching: (() => void) | null;
   removed: boolean;
 }
 
-/** Fail-closed: not routable until a probe says that it is. */
+/** Not routable until a probe succeeds. */
 export const newEntry = (
   { modelSources, isOwn }: Pick<BackendKind, "modelSources" | "isOwn">,
-  {
-    isAdopted = false,
-    yields = false,
-    ...given
-  }: Pick<Entry, "config" | "index" | "backend" | "persisted"> & Partial<Pick<Entry, "isAdopted" | "yields">>,
+  given: Pick<Entry, "config" | "index" | "backend"> & Partial<Entry>,
 ): Entry => ({
-  ...given,
   modelSources,
-  isAdopted,
-  isOwn: isAdopted || isOwn?.(given.config) === true,
-  yields,
+  persisted: false,
+  isAdopted: false,
+  isOwn: given.isAdopted === true || isOwn?.(given.config) === true,
+  yields: false,
   state: "Unhealthy",
   detail: "not probed yet",
   probedAtMs: null,
@@ -100,13 +95,13 @@ export const newEntry = (
   nextProbeMs: null,
   stopWatching: null,
   removed: false,
+  ...given,
 });
 
-/** Whether it needs no probes before the next round. */
 export const isServing = ({ state, circuits }: Entry, nowMs: number): boolean =>
   state === "Healthy" && !circuits.isLost(nowMs);
 
-/** The models that an entry serves, in the order and by the precedence that its kind has. */
+/** Its kind determines the order of the models, and which source of a model counts. */
 export function modelsOf({ config, discovered, modelSources }: Entry): ModelInfo[] {
   const lists = { static: config.models.map((id): ModelInfo => ({ id })), discovered };
   const byId = new Map<string, ModelInfo>();

@@ -18,14 +18,14 @@ import { isObject } from "../../kernel/json.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import { REQUEST_TOKENS_MAX } from "../../kernel/usage-parts.ts";
 
-/** For all trials together, and for each of them. */
+/** Time limits for all trials together, and for each. */
 const ALL_WITHIN_MS = 20_000;
 const EACH_WITHIN_MS = 12_000;
 const ANSWER_BYTES_MAX = 1024 * 1024;
 const DETAIL_CHARS_MAX = 300;
 const SHORT_TOKENS = 16;
 const TOOL_TOKENS = 64;
-/** Vendors cache prompts from about a thousand tokens on. */
+/** Vendors cache prompts of about a thousand tokens and more. */
 const CACHED_CHARS = 6_000;
 
 const REFUSED = new Set([401, 403]);
@@ -33,7 +33,7 @@ const NOT_CHATTING =
   /embed|whisper|tts|speech|audio|realtime|image|dall-e|moderation|rerank|video|veo|imagen|sora|guard/i;
 const CHEAP = /nano|mini|lite|flash|haiku|small|tiny|8b|instant|fast/i;
 
-/** A listing asked for by this way of sending the key is the one of this dialect. */
+/** The dialect of a model listing, by how the key is sent. */
 const LISTED_IN: Record<AuthName, DialectName> = {
   bearer: "chat",
   "x-api-key": "messages",
@@ -58,7 +58,7 @@ const TOOL_BODY = {
   tools: [{ type: "function", function: TOOL }],
 };
 
-/** The least that each dialect takes, as an agent would send it. */
+/** The smallest request in each dialect. */
 const NATIVE_BODY: Record<Exclude<DialectName, "chat">, (model: string) => Record<string, unknown>> = {
   responses: (model) => ({ model, input: PROMPT, max_output_tokens: SHORT_TOKENS, store: false }),
   messages: (model) => ({ model, max_tokens: SHORT_TOKENS, messages: [{ role: "user", content: PROMPT }] }),
@@ -71,7 +71,7 @@ const NATIVE_BODY: Record<Exclude<DialectName, "chat">, (model: string) => Recor
 interface ContactOptions {
   config: BackendConfig;
   dialects: readonly DialectName[];
-  /** The model that is asked; null: a cheap one of the listing. */
+  /** Null: a cheap model of the listing. */
   model: string | null;
   create(config: BackendConfig): Backend;
   at: string;
@@ -88,11 +88,11 @@ export interface Tested {
   detail: string | null;
   latencyMs: number | null;
   models: string[];
-  /** Null where there is nothing to try but a probe. */
+  /** Null: it was only probed. */
   seen: Seen | null;
 }
 
-/** Tries a server that nothing is known of: some short requests at once, each with a result of its own. */
+/** Tries an unknown server with a few short requests at once, each with its own result. */
 export async function firstContact(options: ContactOptions): Promise<Tested & { seen: Seen }> {
   const contact = new Contact(options);
   const { clock, config, at } = options;
@@ -101,13 +101,15 @@ export async function firstContact(options: ContactOptions): Promise<Tested & { 
   const latencyMs = clock.now() - startedMs;
   const model = options.model ?? config.models[0] ?? cheapest(models);
   const spoken = model === null ? [] : await contact.speak(model, auth);
-  const manner = mannerOf(spoken);
-  const seen = () => ({ ...manner, ...contact.told(), model, at });
+  // The first dialect's manner, and the dialects that work with the same way of sending the key.
+  const { dialect: _, ...manner }: Partial<Spoken> = spoken[0] ?? {};
+  const spokenAlike = spoken.filter((each) => each.auth === manner.auth).map(({ dialect }) => dialect);
+  const seen = () => ({ ...manner, dialects: spokenAlike, ...contact.found, model, at });
   if (model !== null && spoken.length > 0) await contact.use(model, seen());
   const ok = spoken.length > 0 || (model === null && auth !== null);
-  const failed = contact
-    .told()
-    .trials.find(({ name }) => model === null || name === manner.dialects[0] || name === "chat");
+  const failed = contact.found.trials.find(
+    ({ name }) => model === null || name === spokenAlike[0] || name === "chat",
+  );
   const detail = ok ? null : (failed?.detail ?? "no chat was answered");
   return { ok, detail, latencyMs, models, seen: seen() };
 }
@@ -117,35 +119,16 @@ const cheapest = (models: readonly string[]): string | null => {
   return chatting.find((id) => CHEAP.test(id)) ?? chatting[0] ?? null;
 };
 
-/** One manner for all: the first dialect's, and the dialects that were spoken like it. */
-function mannerOf(spoken: readonly Spoken[]): BackendManner & { dialects: DialectName[] } {
-  const { dialect: _, ...manner }: Partial<Spoken> = spoken[0] ?? {};
-  return {
-    ...manner,
-    dialects: spoken.filter(({ auth }) => auth === manner.auth).map(({ dialect }) => dialect),
-  };
-}
-
 class Contact {
-  readonly #trials: Trial[] = [];
+  readonly found = { trials: [] as Trial[], prompt_tokens: 0, completion_tokens: 0 };
   readonly #deadline = AbortSignal.timeout(ALL_WITHIN_MS);
-  #promptTokens = 0;
-  #completionTokens = 0;
 
   constructor(readonly options: ContactOptions) {}
 
-  told(): Pick<Seen, "trials" | "prompt_tokens" | "completion_tokens"> {
-    return {
-      trials: this.#trials,
-      prompt_tokens: this.#promptTokens,
-      completion_tokens: this.#completionTokens,
-    };
-  }
-
   async #try<T>(name: string, work: (signal: AbortSignal) => Promise<[T, string]>): Promise<T | null> {
-    // In the order in which they began.
+    // Listed now, so that trials are in the order in which they began.
     const trial: Trial = { name, ok: false, detail: "" };
-    this.#trials.push(trial);
+    this.found.trials.push(trial);
     const end = (ok: boolean, detail: string) => {
       Object.assign(trial, { ok, detail: hideSecrets(detail).slice(0, DETAIL_CHARS_MAX) });
       this.options.tell(trial);
@@ -170,7 +153,6 @@ class Contact {
     }
   }
 
-  /** The models, by each way of sending the key. */
   async list(): Promise<{ auth: AuthName | null; models: string[] }> {
     const { config, dialects } = this.options;
     const isKnown = config.auth !== undefined || config.apiKey === null || dialects.length < DIALECTS.length;
@@ -190,7 +172,7 @@ class Contact {
     return lists.find((list) => list !== null) ?? { auth: null, models: [] };
   }
 
-  /** Each dialect, by the ways of sending the key until one is not refused. */
+  /** Tries each dialect with one way of sending the key after the other, until one is not refused. */
   async speak(model: string, listedBy: AuthName | null): Promise<Spoken[]> {
     const { config, dialects } = this.options;
     const isKnown = config.auth !== undefined || config.apiKey === null;
@@ -251,31 +233,37 @@ class Contact {
     const count = (value: unknown) =>
       Number.isInteger(value) && Number(value) > 0 ? Math.min(Number(value), REQUEST_TOKENS_MAX) : 0;
     const { prompt_tokens, completion_tokens, prompt_tokens_details: parts } = isObject(usage) ? usage : {};
-    this.#promptTokens += count(prompt_tokens);
-    this.#completionTokens += count(completion_tokens);
+    this.found.prompt_tokens += count(prompt_tokens);
+    this.found.completion_tokens += count(completion_tokens);
     return {
       promptTokens: count(prompt_tokens),
       cachedTokens: isObject(parts) ? count(parts.cached_tokens) : 0,
     };
   }
 
-  /** What agents need, in the manner that was seen. */
   async use(model: string, seen: Seen): Promise<void> {
     const messages = [{ role: "user", content: "Count from one to twenty." }];
     const tools = { model, ...TOOL_BODY };
     await this.#with({ seen }, (backend) =>
       Promise.all([
         this.#try("stream", async (signal) => {
-          const call = ownChat(
-            { model, messages, stream: true, ...limit(backend, model, SHORT_TOKENS) },
-            signal,
-          );
-          const answer = await backend.chat!(call);
+          const body = { model, messages, stream: true, ...limit(backend, model, SHORT_TOKENS) };
+          const answer = await backend.chat!(ownChat(body, signal));
           const text = (await answer.bytes(ANSWER_BYTES_MAX)).toString();
           if (!/^data:/m.test(text)) throw new Error("it answered without a stream");
           return [true, ""];
         }),
-        this.#try("abort", (signal) => leftEarly(backend, { model, messages, signal })),
+        this.#try("abort", async (signal) => {
+          const abort = new AbortController();
+          const body = { model, messages, stream: true, ...limit(backend, model, TOOL_TOKENS) };
+          const answer = await backend.chat!(ownChat(body, AbortSignal.any([signal, abort.signal])));
+          const { promise: begun, resolve, reject } = Promise.withResolvers<void>();
+          const end = () => reject(new Error("it answered nothing"));
+          answer.pipe({ piece: () => resolve(), flush() {}, end, failed: reject }).resume();
+          await begun;
+          abort.abort();
+          return [true, "left after the first of its answer"];
+        }),
         this.#try("tools", async (signal) => {
           const { message } = await this.#chat(backend, tools, { signal, tokens: TOOL_TOKENS });
           const isCalled = Array.isArray(message.tool_calls) && message.tool_calls.length > 0;
@@ -303,7 +291,7 @@ const limit = (backend: Backend, model: unknown, tokens: number) => ({
   [limitFieldsOf(backend, String(model))[0]!]: tokens,
 });
 
-/** How a refused chat may be taken after all. */
+/** What to change before a refused chat is tried again. */
 function nextManners(dialect: DialectName, manner: BackendManner, error: unknown): BackendManner[] {
   const { status = 0, detail = "" } = error instanceof BackendError ? error : {};
   if (dialect !== "chat" || status < 400 || status >= 500) return [];
@@ -320,35 +308,13 @@ function jsonOf(bytes: Buffer): Record<string, unknown> {
   return value;
 }
 
-async function leftEarly(
-  backend: Backend,
-  { signal, ...body }: { model: string; messages: unknown[]; signal: AbortSignal },
-): Promise<[boolean, string]> {
-  const leaving = new AbortController();
-  const request = { ...body, stream: true, ...limit(backend, body.model, TOOL_TOKENS) };
-  const answer = await backend.chat!(ownChat(request, AbortSignal.any([signal, leaving.signal])));
-  await new Promise<void>((resolve, reject) => {
-    answer
-      .pipe({
-        piece: () => resolve(),
-        flush() {},
-        end: () => reject(new Error("it answered nothing")),
-        failed: reject,
-      })
-      .resume();
-  });
-  leaving.abort();
-  return [true, "left after the first of its answer"];
-}
-
-/** Programs that code, and what each of them speaks. */
+/** Coding agents, and the API that each uses. */
 const AGENTS: readonly [name: string, DialectName][] = [
   ["Claude Code", "messages"],
   ["Codex", "responses"],
   ["Gemini CLI", "gemini"],
 ];
 
-/** Which agents can work with a backend, by what was seen of it. */
 export function agentsOf({ trials, dialects }: Seen): { name: string; ok: boolean; detail: string }[] {
   const failed = trials.find(({ name, ok }) => !ok && (name === "stream" || name === "tools"));
   return AGENTS.map(([name, dialect]) => {

@@ -1,16 +1,17 @@
 import type { Backend, HealthState, ProbeResult } from "../../backends/contract.ts";
+import { oneAtATime } from "../../kernel/bounded.ts";
 import { type Clock, withDeadline } from "../../kernel/clock.ts";
 import { inBackground, type Log } from "../../kernel/log.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
 import { type Entry, isServing, type TimedProbe } from "./entry.ts";
 
 const PROBE_PERIOD_MS = 60_000;
-/** Those of the last hour. */
+/** One probe a minute for the last hour. */
 const PROBES_KEPT = 60;
 const DETAIL_LENGTH_MAX = 300;
 const PROBE_TIMEOUT_MS = 10_000;
 const PROBES_AT_ONCE = 16;
-/** How long a backend that is away may keep a probe waiting: short, so that the next one finds it back. */
+/** Timeout for a backend that is away: short, so that the next probe comes soon. */
 const RECOVERY_TIMEOUT_MS = 2_000;
 /** Every 4th recovery probe uses the normal timeout, in case the backend is just slow. */
 const PATIENT_EVERY = 4;
@@ -18,9 +19,9 @@ const RECOVERY_PAUSE_MIN_MS = 500;
 const RECOVERY_PAUSE_MAX_MS = 1_500;
 /** Pauses grow with the outage: a twentieth of how long it has lasted. */
 const RECOVERY_PAUSE_SHARE = 1 / 20;
-/** Between the first good probe and the second, which lets a call test the backend. */
+/** Between the first good probe and the second, after which a call may test the backend. */
 const CONFIRM_PAUSE_MS = 100;
-/** After an outage of this length nobody waits for seconds. */
+/** After an outage of this length, a few seconds more do not matter. */
 const LONG_OUTAGE_MS = 600_000;
 const LONG_OUTAGE_PAUSE_MS = 10_000;
 
@@ -38,25 +39,25 @@ interface HealthOptions {
   probed(entry: Entry, isWell: boolean): void;
 }
 
-/** A backend that does not serve, and is looked at until it does. */
 interface Outage {
   sinceMs: number;
   probes: number;
   cancel: () => void;
 }
 
-/** Probes every backend once a minute, and every second or so while it is away. Every instance does. */
+/** Probes every backend once a minute, and about every second while it is away. Every instance does this. */
 export class HealthChecker {
   readonly #running = new WeakMap<Entry, Promise<void>>();
   readonly #outages = new Map<Entry, Outage>();
   #stop: (() => void) | null = null;
-  #roundRunning = false;
+  /** Skipped while the last round is still running. */
+  readonly #round = oneAtATime(() => this.#probeAll());
   #isStopped = false;
 
   constructor(readonly options: HealthOptions) {}
 
   start(): void {
-    this.#stop = this.options.clock.every(PROBE_PERIOD_MS, () => void this.round());
+    this.#stop = this.options.clock.every(PROBE_PERIOD_MS, () => void this.#round());
   }
   stop(): void {
     this.#stop?.();
@@ -65,17 +66,17 @@ export class HealthChecker {
     this.#outages.clear();
   }
 
-  /** Looks at it until it serves again; from now on where its circuit has just opened. */
+  /** Probes it until it serves again, starting now if connections to it were lost. */
   watchOver(entry: Entry): void {
     const nowMs = this.options.clock.now();
     if (this.#isStopped || entry.removed || isServing(entry, nowMs) || this.#outages.has(entry)) return;
     const sinceMs = entry.circuits.awaySinceMs ?? nowMs;
     this.#outages.set(entry, { sinceMs, probes: 0, cancel: () => {} });
-    if (entry.circuits.isLost(nowMs)) this.#lookAgain(entry);
-    else this.#lookLater(entry);
+    if (entry.circuits.isLost(nowMs)) this.#probeAgain(entry);
+    else this.#probeLater(entry);
   }
 
-  #lookLater(entry: Entry): void {
+  #probeLater(entry: Entry): void {
     const outage = this.#outages.get(entry);
     if (!outage) return;
     const { clock } = this.options;
@@ -87,41 +88,32 @@ export class HealthChecker {
     }
     const pauseMs = entry.state === "Healthy" ? CONFIRM_PAUSE_MS : recoveryPauseMs(nowMs - outage.sinceMs);
     entry.nextProbeMs = nowMs + pauseMs;
-    outage.cancel = clock.after(pauseMs, () => this.#lookAgain(entry));
+    outage.cancel = clock.after(pauseMs, () => this.#probeAgain(entry));
   }
 
-  #lookAgain(entry: Entry): void {
+  #probeAgain(entry: Entry): void {
     const outage = this.#outages.get(entry);
     if (!outage || this.#isStopped) return;
     outage.probes++;
     const timeoutMs = outage.probes % PATIENT_EVERY === 0 ? PROBE_TIMEOUT_MS : RECOVERY_TIMEOUT_MS;
-    const looking = this.probe(entry, timeoutMs).finally(() => this.#lookLater(entry));
-    inBackground(this.options.log, "a probe", looking);
+    const probing = this.probe(entry, timeoutMs).finally(() => this.#probeLater(entry));
+    inBackground(this.options.log, "a probe", probing);
   }
 
-  /** The result is applied when it arrives. */
   probeSoon(entry: Entry): void {
     inBackground(this.options.log, "a probe", this.probe(entry));
   }
 
-  /** One probe of everything; a round that is still running is not overtaken by the next. */
-  async round(): Promise<void> {
-    if (this.#roundRunning) return;
-    this.#roundRunning = true;
-    const { entries, refresh } = this.options;
-    try {
-      await refresh();
-      const waiting = [...entries];
-      const worker = async () => {
-        for (let entry = waiting.shift(); entry; entry = waiting.shift()) await this.probe(entry);
-      };
-      await Promise.all(Array.from({ length: PROBES_AT_ONCE }, worker));
-    } finally {
-      this.#roundRunning = false;
-    }
+  async #probeAll(): Promise<void> {
+    await this.options.refresh();
+    const waiting = [...this.options.entries].values();
+    const worker = async () => {
+      for (const entry of waiting) await this.probe(entry);
+    };
+    await Promise.all(Array.from({ length: PROBES_AT_ONCE }, worker));
   }
 
-  /** One that is under way already is waited for instead. */
+  /** Joins a probe that is already running. */
   probe(entry: Entry, timeoutMs = PROBE_TIMEOUT_MS): Promise<void> {
     const running = this.#running.get(entry);
     if (running) return running;
@@ -130,7 +122,7 @@ export class HealthChecker {
     return probing;
   }
 
-  /** A probe that begins now, because what an earlier one found may be out of date. */
+  /** Starts a new probe, because the result of a running one may be out of date. */
   async recheck(entry: Entry): Promise<void> {
     await this.#running.get(entry);
     await this.probe(entry);
@@ -140,7 +132,7 @@ export class HealthChecker {
     const { backend } = entry;
     const result = await this.ask(backend, timeoutMs);
     if (entry.removed) return;
-    // Replaced meanwhile, e.g. because its tunnel moved: the answer is about an address of the past.
+    // Replaced meanwhile, e.g. because its tunnel moved: the answer came from the old address.
     if (entry.backend === backend) this.#apply(entry, result);
     else await this.#probe(entry, timeoutMs);
   }
@@ -156,9 +148,8 @@ export class HealthChecker {
     return { ...result, latencyMs: clock.now() - startedMs };
   }
 
-  #apply(entry: Entry, told: TimedProbe): void {
-    const detail = told.detail && hideSecrets(told.detail);
-    const { state, models, latencyMs } = told;
+  #apply(entry: Entry, { state, models, latencyMs, ...result }: TimedProbe): void {
+    const detail = result.detail && hideSecrets(result.detail);
     const { clock, log, changed, probed } = this.options;
     const before = entry.state;
     entry.probedAtMs = clock.now();

@@ -1,15 +1,10 @@
 export type { Background, Entry } from "./entry.ts";
 export * as methods from "./methods.ts";
+export type { RoutePlan } from "./model-routes.ts";
 export * as notifications from "./notifications.ts";
-export { isFinal, reportTo } from "./outcome.ts";
-export type { RoutePlan } from "./route-plan.ts";
-export {
-  BUSY_RETRY_SECONDS,
-  type QueuePlace,
-  type RoutableModel,
-  Route,
-  type RouteRequest,
-} from "./router.ts";
+export type { Registration } from "./registration.ts";
+export { isFinal, type QueuePlace, Route, reportTo } from "./route.ts";
+export { BUSY_RETRY_SECONDS, type RoutableModel } from "./router.ts";
 export * as routes from "./routes.ts";
 export { createSealer } from "./sealer.ts";
-export { type BackendFactory, type Registration, Routing, type RoutingOptions } from "./service.ts";
+export { Routing } from "./service.ts";

@@ -4,34 +4,36 @@ import {
   type CapabilityName,
   type DialectName,
   type ModelInfo,
-  type PostedCapability,
 } from "../../backends/contract.ts";
-import { nearestTo, type SessionOf } from "../../kernel/affinity.ts";
+import { nearestTo } from "../../kernel/affinity.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
-import type { Payer } from "../../kernel/payer.ts";
-import { ALL, type Circuit, type CircuitEvent, type Circuits } from "./circuit.ts";
+import { ALL, type Circuit, type CircuitEvent } from "./circuit.ts";
 import { type Background, type Entry, modelsOf } from "./entry.ts";
 import type { RouteTarget } from "./model-routes.ts";
+import {
+  type Ability,
+  payerIdOf,
+  type QueuePlace,
+  Route,
+  type RouteReason,
+  type RouteRequest,
+} from "./route.ts";
 
 const LATEST = ":latest";
-/** Calls that wait for a backend with a free place, and for how long. */
+/** How many calls wait for a backend with a free place, and for how long. */
 const WAITING_MAX = 4_096;
 const WAIT_MS_MAX = 60_000;
-/** How often a backend that was full is tried with one call more. */
+/** How often a backend that was full gets one more call. */
 const FULL_RETRY_MS = 100;
-/** Lines of batches on a backend of which nobody knows how much it takes. */
+/** How many lines of batches run on a backend whose limit is unknown. */
 const IDLE_PLACES = 8;
-/** After a start or a registration, calls wait this long for the first probes. */
+/** How long calls wait for the first probes after a start or a registration. */
 const FIRST_PROBES_MS = 5_000;
 export const BUSY_RETRY_SECONDS = 1;
-/** How much a new measurement counts in the mean time to the first byte. */
-const LATENCY_SHARE = 0.2;
-
-/** How one of several equal backends is chosen: by how often each was, or by how soon each answers. */
+/** Chooses the backend with the fewest requests, or the one that answers fastest. */
 export type BackendChoice = "requests" | "latency";
 
-/** Every backend that could serve the request has as many calls as it takes. */
 export class AllBusy extends ServiceError {
   constructor(model: string) {
     super("busy", `Every backend of ${model} has as many calls as it takes at once; try again`, {
@@ -40,16 +42,9 @@ export class AllBusy extends ServiceError {
   }
 }
 
-/** Where a call stands among those that wait. One that is refused again has the place that it had. */
-export interface QueuePlace {
-  /** Keys take turns: the second call of one comes after the first of every other. */
-  round: number;
-  untilMs: number;
-}
-
 interface QueuedRequest {
   request: RouteRequest;
-  /** Calls with the same find the same backends busy. */
+  /** Two calls with the same text can be served by the same backends. */
   asked: string;
   key: string;
   turn: QueuePlace;
@@ -58,27 +53,21 @@ interface QueuedRequest {
   cancel(): void;
 }
 
-/** What a request may need of a backend. Text completions have no name of their own in a list of capabilities. */
-export type Ability = CapabilityName | "text_completion";
-
-const canPost =
-  (capability: PostedCapability) =>
-  ({ post, posts }: Backend): boolean =>
-    post !== undefined && posts?.includes(capability) === true;
-
-const canDo = {
-  chat: (backend: Backend) => backend.chat !== undefined,
-  text_completion: (backend: Backend) => backend.chat !== undefined && backend.post !== undefined,
-  embeddings: (backend: Backend) => backend.embed !== undefined,
-  video: (backend: Backend) => backend.video !== undefined,
-  realtime: (backend: Backend) => backend.realtime !== undefined,
-  invoke: (backend: Backend) => backend.invoke !== undefined,
-  images: canPost("images"),
-  speech: canPost("speech"),
-  transcription: canPost("transcription"),
-  rerank: canPost("rerank"),
-  moderation: canPost("moderation"),
-} satisfies Record<Ability, (backend: Backend) => boolean>;
+function canDo(backend: Backend, ability: Ability): boolean {
+  switch (ability) {
+    case "chat":
+    case "video":
+    case "realtime":
+    case "invoke":
+      return backend[ability] !== undefined;
+    case "text_completion":
+      return backend.chat !== undefined && backend.post !== undefined;
+    case "embeddings":
+      return backend.embed !== undefined;
+    default:
+      return backend.post !== undefined && backend.posts?.includes(ability) === true;
+  }
+}
 
 const unsupported: Record<Ability, string> = {
   chat: "the backend does not support chat",
@@ -94,172 +83,19 @@ const unsupported: Record<Ability, string> = {
   moderation: "the backend does not support moderations",
 };
 
-/** Why a backend was chosen, as an operator reads it. */
-export type RouteReason =
-  | "only_backend"
-  | "fewest_requests"
-  | "fastest"
-  | "conversation"
-  | "session"
-  | "provider_asked_for"
-  | "model_route"
-  | "fallback";
-
-export interface RouteRequest {
-  model: string;
-  capability: Ability;
-  /** Backend name, kind or type; any case. */
-  provider?: string | null;
-  /** Of a conversation: the backend that it stays with; null: none yet. */
-  boundTo?: string | null;
-  /** The session that it belongs to, which has its prompt in the cache of the backend that served it before. */
-  session?: SessionOf;
-  /** As `provider`, by a model route; both have to match. */
-  backend?: string | null;
-  /** The model is a target of a model route. */
-  isTarget?: boolean;
-  exclude?: readonly Route[];
-  /** Who is kept away by failures of their own; absent: nobody in particular. */
-  payer?: Pick<Payer, "userId" | "groupId" | "keyId">;
-  /** Of a call that has waited before. */
-  turn?: Partial<QueuePlace>;
-  isForeseen?: boolean;
-  background?: Background;
-}
-
-/** How circuits are changed, here and elsewhere. */
+/** Changes circuits on this instance and the others. */
 export interface Circuitry {
   tell(entry: Entry, event: CircuitEvent): void;
-  /** Whether this instance may send an open circuit's test call; null where there is only one. */
+  /** Whether this instance may send an open circuit's test call; null: it is the only instance. */
   claim: ((entry: Entry, circuit: Circuit) => Promise<boolean>) | null;
 }
 const ALONE: Circuitry = { tell: (entry, event) => void entry.circuits.apply(event), claim: null };
-/** How often a test call that goes on is told again. */
-const TEST_TOLD_EVERY_MS = 5_000;
-
-export interface CallFailure {
-  cause: string;
-  /** It was answered, so the failure concerns the model; otherwise the connection was lost or timed out. */
-  isAnswered: boolean;
-  isUnreached?: boolean;
-}
-
-export const payerIdOf = ({ payer }: Pick<RouteRequest, "payer">): string =>
-  payer?.groupId ?? payer?.userId ?? "nobody";
-
-interface ChosenRoute {
-  reason: RouteReason;
-  payer: string;
-  tests: Circuit | null;
-  rebinds: boolean;
-  background?: Background;
-}
-
-/** One chosen backend. Exactly one of the three endings is reported; later ones do nothing. */
-export class Route {
-  #open = true;
-  /** A backend that moves gets new circuits, of which this call knows nothing. */
-  readonly #circuits: Circuits;
-  readonly #tested: string | null;
-  readonly #stopTelling: () => void;
-  readonly #payer: string;
-  readonly #startedMs: number;
-  readonly #background: Background | undefined;
-
-  constructor(
-    readonly entry: Entry,
-    readonly model: string,
-    readonly router: Router,
-    { reason, payer, tests, rebinds, background }: ChosenRoute,
-  ) {
-    this.#background = background;
-    if (background) entry.lines.add(background);
-    this.reason = reason;
-    this.rebinds = rebinds;
-    this.#payer = payer;
-    this.#circuits = entry.circuits;
-    this.#tested = tests?.key ?? null;
-    this.#stopTelling = tests === null ? () => {} : this.#tellOfTest(tests);
-    entry.inFlight++;
-    this.#startedMs = router.choice === "latency" ? router.clock.now() : 0;
-  }
-  readonly reason: RouteReason;
-  /** The request's conversation stays here from now on. */
-  readonly rebinds: boolean;
-
-  #tellOfTest(circuit: Circuit): () => void {
-    circuit.isGranted = false;
-    const tell = () => this.#tell({ kind: "testing", key: circuit.key });
-    tell();
-    return this.router.clock.every(TEST_TOLD_EVERY_MS, tell);
-  }
-
-  #tell(event: Untimed<CircuitEvent>): void {
-    if (this.#circuits !== this.entry.circuits) return;
-    this.router.circuitry.tell(this.entry, { ...event, atMs: this.router.clock.now() } as CircuitEvent);
-  }
-
-  begun(): void {
-    if (this.router.choice !== "latency") return;
-    const { entry } = this;
-    const tookMs = this.router.clock.now() - this.#startedMs;
-    entry.latencyMs =
-      entry.latencyMs === null ? tookMs : entry.latencyMs + (tookMs - entry.latencyMs) * LATENCY_SHARE;
-  }
-
-  get backend(): Backend {
-    return this.entry.backend;
-  }
-  get name(): string {
-    return this.entry.config.name;
-  }
-  get isOwn(): boolean {
-    return this.entry.isOwn;
-  }
-
-  #end(): boolean {
-    if (!this.#open) return false;
-    this.#open = false;
-    this.#stopTelling();
-    if (this.#background) this.entry.lines.delete(this.#background);
-    this.entry.inFlight--;
-    return true;
-  }
-  succeeded(): void {
-    if (!this.#end()) return;
-    if (!this.#circuits.isQuiet) this.#tell({ kind: "succeeded", model: this.model, payer: this.#payer });
-    this.router.freed();
-  }
-  failed({ cause, isAnswered, isUnreached = false }: CallFailure): void {
-    if (!this.#end()) return;
-    const model = isAnswered ? this.model : ALL;
-    const [payer, tested] = [this.#payer, this.#tested];
-    this.#tell({ kind: "failed", model, payer, cause, isUnreached, tested });
-    this.router.freed();
-  }
-  /** The backend took nothing of the call, because it has as many as it can take. */
-  full(): void {
-    if (!this.#end()) return;
-    if (this.#tested !== null) this.#tell({ kind: "due", key: this.#tested });
-    this.router.full(this.entry);
-  }
-  /** The call ended without saying anything about the backend, e.g. because the client left. */
-  abandoned(): void {
-    if (!this.#end()) return;
-    if (this.#tested !== null) this.#tell({ kind: "due", key: this.#tested });
-    this.router.freed();
-  }
-}
-
-type Untimed<Event> = Event extends unknown ? Omit<Event, "atMs"> : never;
-
-/** A model of a healthy backend, with the name of the first one that serves it. */
 export interface RoutableModel extends ModelInfo {
+  /** The name of the first backend that serves it. */
   owned_by: string;
   available: boolean;
 }
 
-/** Calls are kept away by an open circuit. */
 const SHUT = "shut";
 
 interface Candidate {
@@ -268,15 +104,15 @@ interface Candidate {
 }
 
 const canServe = ({ entry, model }: Candidate, ability: Ability): boolean =>
-  canDo[ability](entry.backend) &&
+  canDo(entry.backend, ability) &&
   (model.capabilities?.includes(ability === "text_completion" ? "chat" : ability) ?? true);
 
 export class Router {
-  /** By requested model id; rebuilt after the list or a listing changed. */
+  /** By requested model id; rebuilt after backends or their models change. */
   #index: Map<string, Candidate[]> | null = null;
   /** In the order in which they get a place. */
   #waiting: QueuedRequest[] = [];
-  /** Of the last one that got a place. */
+  /** The round of the last request that got a place. */
   #round = 0;
 
   constructor(
@@ -299,12 +135,20 @@ export class Router {
     return mayServe.some(({ probedAtMs }) => probedAtMs === null) ? FIRST_PROBES_MS : 0;
   }
 
-  /** The backend of a request, as soon as one that could serve it has a free place. */
+  /** Waits if every backend that could serve the request is full. */
   acquire(request: RouteRequest): Route | Promise<Route> {
-    return this.withTurns([request], () => this.#acquire(request));
+    return this.withTurns([request], () => {
+      try {
+        return this.choose(request);
+      } catch (error) {
+        const waitMs = this.waitMsFor(request, error);
+        if (waitMs === 0 || request.background) throw error;
+        return this.#wait(request, waitMs, error);
+      }
+    });
   }
 
-  /** Chooses for these requests, any of which may be the test call of an open circuit if no other instance sends it. */
+  /** While `choose` runs, the requests may be test calls of open circuits, unless another instance sends these. */
   withTurns<T>(requests: readonly RouteRequest[], choose: () => T | Promise<T>): T | Promise<T> {
     const { claim } = this.circuitry;
     const due = claim === null ? [] : requests.flatMap((request) => this.#tests(request));
@@ -333,16 +177,6 @@ export class Router {
     }
   }
 
-  #acquire(request: RouteRequest): Route | Promise<Route> {
-    try {
-      return this.choose(request);
-    } catch (error) {
-      const waitMs = this.waitMsFor(request, error);
-      if (waitMs === 0 || request.background) throw error;
-      return this.#wait(request, waitMs, error);
-    }
-  }
-
   #wait(request: RouteRequest, waitMs: number, refusal: unknown): Promise<Route> {
     const nowMs = this.clock.elapsed();
     const key = request.payer?.keyId ?? payerIdOf(request);
@@ -365,14 +199,14 @@ export class Router {
       const at = this.#waiting.findLastIndex((each) => each.turn.round <= turn.round);
       this.#waiting.splice(at + 1, 0, waiting);
       if (this.#waiting.length <= WAITING_MAX) return;
-      // The latest call of the key that has most of them waiting.
+      // The last one: the latest call of the key with the most waiting calls.
       const dropped = this.#waiting.pop()!;
       dropped.cancel();
       dropped.reject(new AllBusy(dropped.request.model));
     });
   }
 
-  /** A call was refused because the backend is full: others wait until it has ended one, or may have room. */
+  /** A backend refused a call because it is full: other calls wait until one ends, or it is tried again. */
   full(entry: Entry): void {
     for (const line of entry.lines) line.stop();
     const isKnown = entry.takes !== null;
@@ -391,34 +225,28 @@ export class Router {
     });
   }
 
-  /** A backend may have a free place, or be known now: those who wait get it in their order. */
+  /** A backend may have a free place or may have become healthy: the queue is served in its order. */
   freed(): void {
     if (this.#waiting.length === 0) return;
-    const still: QueuedRequest[] = [];
     const before = this.#waiting;
     this.#waiting = [];
-    /** What nobody has room for now: the rest of a long line need not be asked one by one. */
+    /** Nothing has room for these, so that a long queue is not checked one by one. */
     const busy = new Set<string>();
-    for (const waiting of before) {
-      const { asked } = waiting;
-      if (busy.has(asked)) {
-        still.push(waiting);
-        continue;
-      }
+    const still = before.filter(({ request, asked, turn, cancel, resolve, reject }) => {
+      if (busy.has(asked)) return true;
       try {
-        const route = this.choose(waiting.request);
-        this.#round = Math.max(this.#round, waiting.turn.round);
-        waiting.cancel();
-        waiting.resolve(route);
+        const route = this.choose(request);
+        this.#round = Math.max(this.#round, turn.round);
+        cancel();
+        resolve(route);
       } catch (error) {
         if (error instanceof AllBusy) busy.add(asked);
-        if (this.waitMsFor(waiting.request, error) > 0) still.push(waiting);
-        else {
-          waiting.cancel();
-          waiting.reject(error);
-        }
+        if (this.waitMsFor(request, error) > 0) return true;
+        cancel();
+        reject(error);
       }
-    }
+      return false;
+    });
     this.#waiting = [...still, ...this.#waiting];
   }
 
@@ -430,7 +258,7 @@ export class Router {
     return this.#find(request).best !== null;
   }
 
-  /** The first backend that takes chats with a target of a model route; null: none. */
+  /** The first backend that takes chats for a target of a model route. */
   serverOf({ model, backend }: RouteTarget): string | null {
     const serving = this.#eligible({ model, backend, capability: "chat" });
     return serving.find((each) => this.#barrier(each, ALL) !== SHUT)?.entry.config.name ?? null;
@@ -441,12 +269,11 @@ export class Router {
     return this.#index.get(model) ?? [];
   }
 
-  /** The first registered backend that has the model to itself, whatever its health. */
+  /** The first backend that lists the model and does not yield, healthy or not. */
   ownerOf(model: string): string | null {
     return this.#candidates(model).find(({ entry }) => ownsModels(entry))?.entry.config.name ?? null;
   }
 
-  /** The backends that stand behind a target of a model route, and whether each takes calls now. */
   backendsOf({ model: asked, backend: hint }: RouteTarget): { name: string; serving: boolean }[] {
     return this.#candidates(asked).flatMap(({ entry, model }) =>
       hint && !matchesProvider(entry, hint)
@@ -458,23 +285,18 @@ export class Router {
     );
   }
 
-  /** What would be chosen, for work that is sent later; it counts now, so that many at once are spread. */
+  /** Chooses for work that is sent later, but counts it now, so that many at once are spread. */
   foresee(request: RouteRequest): { backend: Backend; model: string; reason: RouteReason } {
     const { best, isBusy, count } = this.#find(request, true);
-    if (best === null && isBusy) throw new AllBusy(request.model);
-    if (best === null) return this.#refuse(request);
+    if (best === null) return this.#refuse(request, isBusy);
     best.entry.requests++;
-    return {
-      backend: best.entry.backend,
-      model: best.model.id,
-      reason: this.#reason(request, { isBound: false, count }),
-    };
+    const reason = this.#reason(request, { isBound: false, count });
+    return { backend: best.entry.backend, model: best.model.id, reason };
   }
 
   choose(request: RouteRequest): Route {
     const { best, tests, isBusy, count } = this.#find(request);
-    if (best === null && isBusy) throw new AllBusy(request.model);
-    if (best === null) return this.#refuse(request);
+    if (best === null) return this.#refuse(request, isBusy);
     const { background } = request;
     if (!background) makeRoom(best.entry);
     if (!request.isForeseen && !background) best.entry.requests++;
@@ -488,7 +310,7 @@ export class Router {
     });
   }
 
-  /** A conversation moves when its backend is away; not for a hint, or for a turn with a model that it does not have. */
+  /** A conversation moves only when its backend is away, not for a hint or a model that its backend lacks. */
   #rebinds(request: RouteRequest): boolean {
     const { model, boundTo } = request;
     if (!boundTo) return boundTo === null;
@@ -517,7 +339,7 @@ export class Router {
     return CAPABILITIES.filter((capability) => candidates.some((each) => does(each, capability)));
   }
 
-  /** Whether a backend that lists the model takes requests in the dialect as they are. */
+  /** Whether a backend that lists the model takes the dialect's requests unchanged. */
   speaks(model: string, dialect: DialectName): boolean {
     return this.#candidates(model).some(({ entry }) => entry.backend.native?.has(dialect));
   }
@@ -530,7 +352,7 @@ export class Router {
     return this.#candidates(model).length > 0;
   }
 
-  /** The circuit that such a call would test; null: it may be sent; `SHUT`: it may not. */
+  /** The circuit that the call would test. Null: no circuit is open; `SHUT`: the call may not be sent. */
   #barrier({ entry, model }: Candidate, payer: string): Circuit | typeof SHUT | null {
     const barriers = entry.circuits.barriers(model.id, payer);
     if (barriers.length === 0) return null;
@@ -538,7 +360,7 @@ export class Router {
     return barriers.every((circuit) => circuit.isDue(nowMs)) ? barriers[0]! : SHUT;
   }
 
-  /** Healthy backends that can serve the request, whatever their circuits say. */
+  /** Healthy backends that can serve the request, even with open circuits. */
   #eligible({ model, capability, provider, backend, exclude, background }: RouteRequest): Candidate[] {
     return this.#candidates(model).filter(
       (candidate) =>
@@ -551,7 +373,7 @@ export class Router {
     );
   }
 
-  /** A test call is for one instance, unless nothing is sent now. */
+  /** `isForLater`: nothing is sent now, so it does not matter which instance may send a test call. */
   #find(request: RouteRequest, isForLater = false) {
     const payer = payerIdOf(request);
     let open: { candidate: Candidate; tests: Circuit | null }[] = [];
@@ -559,8 +381,9 @@ export class Router {
     for (const candidate of this.#eligible(request)) {
       const { entry } = candidate;
       const barrier = this.#barrier(candidate, payer);
-      const isOthers = barrier !== null && barrier !== SHUT && this.circuitry.claim && !barrier.isGranted;
-      if (barrier === SHUT || (isOthers && !isForLater)) continue;
+      if (barrier === SHUT) continue;
+      const isOthers = barrier !== null && this.circuitry.claim !== null && !barrier.isGranted;
+      if (isOthers && !isForLater) continue;
       if (isFull(entry, request.background)) {
         isBusy = true;
         continue;
@@ -592,8 +415,9 @@ export class Router {
     return oneMs === otherMs ? one.requests < other.requests : oneMs < otherMs;
   }
 
-  #refuse(request: RouteRequest): never {
+  #refuse(request: RouteRequest, isBusy: boolean): never {
     const { model, capability, provider, backend } = request;
+    if (isBusy) throw new AllBusy(model);
     const refuse = (kind: ErrorName, message: string): never =>
       fail(capability === "video" ? "no_video_backend" : kind, message);
     const serving = this.#candidates(model).filter(({ entry }) =>
@@ -610,7 +434,6 @@ export class Router {
     return fail("all_unhealthy", `all backends unhealthy for model: ${model}`, { retryAfterSeconds });
   }
 
-  /** Until the first of them is probed, or tested by a call. */
   #secondsUntilRetry(serving: readonly Candidate[], payer: string): number {
     const nowMs = this.clock.now();
     const times = serving.flatMap(({ entry, model }) => {
@@ -622,7 +445,7 @@ export class Router {
     return Math.max(1, Math.ceil((firstMs - nowMs) / 1000));
   }
 
-  /** A backend that becomes routable starts just behind the least used one, so that it is not flooded. */
+  /** A backend that becomes routable is credited almost the requests of the least used one, so that it is not flooded. */
   joined(entry: Entry): void {
     const ids = new Set(modelsOf(entry).map(({ id }) => id));
     const peers = this.entries.filter(
@@ -633,7 +456,6 @@ export class Router {
     entry.requests = Math.max(entry.requests, Math.min(...peers.map(({ requests }) => requests)) - 1);
   }
 
-  /** Models of healthy backends with the name of the backend that was registered first with each. */
   routableModels(): RoutableModel[] {
     const models = new Map<string, RoutableModel>();
     for (const entry of this.entries) {
@@ -650,17 +472,15 @@ export class Router {
   }
 }
 
-/** Nodes, and what the operator allows. */
 const takesLines = ({ isAdopted, config }: Entry): boolean => isAdopted || config.batches === true;
 
 const placesOf = ({ takes, config }: Entry): number =>
   Math.min(takes ?? Number.POSITIVE_INFINITY, config.concurrency || Number.POSITIVE_INFINITY);
 
-/** Lines of batches that give way. Not those at a vendor: it bills what was sent, stopped or not. */
+/** Lines of batches that are stopped for live calls. Not at a vendor, which bills stopped requests too. */
 const givingWay = ({ isOwn, lines }: Entry): ReadonlySet<Background> => (isOwn ? lines : NONE);
 const NONE: ReadonlySet<Background> = new Set();
 
-/** Lines of batches take no more than what is idle. */
 function isFull(entry: Entry, background: Background | undefined): boolean {
   const places = placesOf(entry);
   if (!background) return entry.inFlight - givingWay(entry).size >= places;
@@ -678,7 +498,7 @@ function makeRoom(entry: Entry): void {
 const isSame = (route: Route, { entry, model }: Candidate): boolean =>
   route.entry === entry && route.model === model.id;
 
-/** How long a call more would wait, by how soon it answers and how much it has to do. One never measured is asked first. */
+/** How long one more call would take. A backend without a measurement goes first. */
 const expectedMs = ({ latencyMs, inFlight }: Entry): number =>
   latencyMs === null ? 0 : latencyMs * (inFlight + 1);
 
@@ -692,23 +512,24 @@ const ownsModels = ({ yields, config }: Entry): boolean => !yields && config.ena
 function indexByModel(entries: readonly Entry[]): Map<string, Candidate[]> {
   const index = new Map<string, Candidate[]>();
   const add = (requested: string, candidate: Candidate) => {
-    const known = index.get(requested);
-    if (!known) index.set(requested, [candidate]);
-    else if (!known.some(({ entry }) => entry === candidate.entry)) known.push(candidate);
+    const known = index.getOrInsertComputed(requested, () => []);
+    if (!known.some(({ entry }) => entry === candidate.entry)) known.push(candidate);
   };
   for (const entry of entries) {
     const models = modelsOf(entry);
     for (const model of models) add(model.id, { entry, model });
-    // After the exact ids: a bare listing goes before the tagged one of the same backend.
+    // After the exact ids: of one backend, `name` goes before `name:latest`.
     for (const model of models) {
       if (model.id.endsWith(LATEST)) add(model.id.slice(0, -LATEST.length), { entry, model });
     }
   }
-  for (const [requested, candidates] of index)
-    if (candidates.some(({ entry }) => ownsModels(entry)))
+  for (const [requested, candidates] of index) {
+    const isOwned = candidates.some(({ entry }) => ownsModels(entry));
+    if (isOwned)
       index.set(
         requested,
         candidates.filter(({ entry }) => !entry.yields),
       );
+  }
   return index;
 }

@@ -8,14 +8,15 @@ import { recordOf } from "../../kernel/validate.ts";
 import type { Entry } from "./entry.ts";
 
 const BODY_BYTES_MAX = 1024 * 1024;
-const MODEL_ID = z.string().trim().min(1).max(MODEL_ID_LENGTH_MAX);
+export const MODEL_ID = z.string().trim().min(1).max(MODEL_ID_LENGTH_MAX);
+export const Name = z.string().trim().min(1).max(64);
 
-/** Of a body that is not an object at all. */
+/** `""`: the body is not an object. */
 const BODY_ERRORS = { "": "invalid_request" } as const;
 const NOT_AN_OBJECT = "The body must be a JSON object";
 
 const FIELDS_MAX = 32;
-/** What the gateway itself decides, or meters by. */
+/** Fields that the gateway sets, or that metering depends on. */
 const OWN_FIELDS =
   /^(model|messages|input|contents|stream|stream_options|n|best_of|options|extra|generationConfig|num_predict|max_\w*tokens)$/;
 const FieldName = z
@@ -34,7 +35,7 @@ const HeaderName = z
   );
 const few = <Value extends z.ZodType>(name: z.ZodString, value: Value) => recordOf(FIELDS_MAX, name, value);
 
-/** How a server is spoken to; null: as it was seen, or is usual. */
+/** Null: as its test has shown, or the default. */
 const Settings = {
   dialects: z
     .array(z.enum(DIALECTS))
@@ -78,7 +79,7 @@ const Settings = {
 
 export const Registration = z.object(
   {
-    type: z.string().trim().min(1).max(64).optional().describe("A kind, or an engine's name such as vllm"),
+    type: Name.optional().describe("A kind, or an engine's name such as vllm"),
     url: z.string().trim().min(1).max(2_048).optional(),
     api_key: z
       .string()
@@ -87,7 +88,7 @@ export const Registration = z.object(
       .describe(
         "Several, with commas between, are used in turn; or the key file of a Google service account",
       ),
-    name: z.string().trim().min(1).max(64).optional().describe("Provider hint; the same name replaces"),
+    name: Name.optional().describe("Provider hint; the same name replaces"),
     models: z.array(MODEL_ID).max(1_000).optional(),
     capabilities: z.array(z.enum(CAPABILITIES)).optional(),
     ...Settings,
@@ -188,7 +189,7 @@ export const listBackends = defineRoute({
     const nowMs = routing.options.clock.now();
     return {
       backends: {
-        count: routing.healthyCount,
+        count: routing.entries.filter(({ state }) => state === "Healthy").length,
         health: routing.entries.map((entry) => healthOf(entry, nowMs)),
       },
       models: routing.callableModels().map(({ id }) => id),

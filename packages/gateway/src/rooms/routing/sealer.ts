@@ -1,10 +1,10 @@
 import { derivedKey } from "../../kernel/keyed-hash.ts";
 
-/** Keeps secrets that must be given out again, such as upstream keys, unreadable in the database. */
+/** Encrypts secrets in the database that must be read again, such as upstream keys. */
 export interface Sealer {
-  /** `context` names what the secret belongs to; unsealing needs the same context. */
+  /** `context` names what the secret belongs to; opening it needs the same context. */
   seal(secret: string, context: string): string;
-  /** Null when it was sealed with another key, or for something else. A text that was never sealed is returned as it is. */
+  /** Null: sealed with another key or context. A text that was never sealed is returned as it is. */
   open(sealed: string, context: string): string | null;
 }
 
@@ -13,10 +13,10 @@ const IV_BYTES = 12;
 const TAG_BYTES = 16;
 const PREFIX = "sealed:v1:";
 
-/** Loaded when it is first needed: many services have nothing sealed. */
+/** Loaded on first use: many services have nothing sealed. */
 const ciphers = () => process.getBuiltinModule("node:crypto");
 
-/** A key of its own is derived from `secret`, so that sealing reveals nothing about its other uses. */
+/** Derives its own key, so that sealing reveals nothing about other uses of `secret`. */
 export function createSealer(secret: Uint8Array): Sealer {
   const key = derivedKey(secret, "secrets at rest");
   return {

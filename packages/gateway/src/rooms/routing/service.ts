@@ -3,59 +3,39 @@ import {
   type BackendConfig,
   BackendError,
   type BackendKind,
-  type BackendSettings,
-  type BridgeResolver,
   type DialectName,
   type Trial,
 } from "../../backends/contract.ts";
 import type { Counter } from "../../bus/contract.ts";
 import { isoTime, within } from "../../kernel/clock.ts";
-import { fail } from "../../kernel/errors.ts";
+import { fail, failParam } from "../../kernel/errors.ts";
 import { shownUrl } from "../../kernel/shown-address.ts";
 import type { Needs } from "../foundation.ts";
-import { Aliases, plainId } from "./aliases.ts";
-import { ALL, Circuits } from "./circuit.ts";
-import { CircuitBoard } from "./circuit-board.ts";
+import { Aliases } from "./aliases.ts";
+import { ALL, CircuitBoard, Circuits } from "./circuit.ts";
 import { type Entry, newEntry } from "./entry.ts";
 import { firstContact, type Tested } from "./first-contact.ts";
 import { HealthChecker } from "./health.ts";
-import { ModelRoutes } from "./model-routes.ts";
-import { type PlanRequest, RoutePlan } from "./route-plan.ts";
-import {
-  type BackendChoice,
-  payerIdOf,
-  type RoutableModel,
-  type Route,
-  type RouteRequest,
-  Router,
-} from "./router.ts";
+import { ModelRoutes, type PlanRequest, RoutePlan } from "./model-routes.ts";
+import { type BackendFactory, changed, complete, configOf, type Registration } from "./registration.ts";
+import { payerIdOf, type Route, type RouteRequest } from "./route.ts";
+import { type BackendChoice, type RoutableModel, Router } from "./router.ts";
 import type { Sealer } from "./sealer.ts";
-import { BackendStore, type SavedBackend, type StoredBackend, settingsOf } from "./store.ts";
+import { BackendStore, type SavedBackend, type StoredBackend } from "./store.ts";
 
 const CHANGED = "backends-changed";
-/** Message: JSON of a backend's name and of the implausible usage that it reported. */
+/** Message: JSON with a backend's name and the implausible usage that it reported. */
 const SUSPECTED = "backend-suspected";
 const BACKENDS_MAX = 1_000;
 /** How long a registration waits for the database. */
 const SAVED_WITHIN_MS = 500;
-/** All instances together send one test call of an open circuit in this time. */
+/** All instances together send one test call per open circuit in this time. */
 const TEST_PAUSE_MS = 1_000;
-/** Backends that could not be saved are known to one instance only, and are numbered from here. */
+/** First index of backends that could not be saved, which only one instance knows. */
 const UNSAVED_INDEX_MIN = 1_000_000;
-/** A backend that reports nonsense does so with every answer; log it only now and then. */
+/** A backend that reports implausible usage does so in every answer, so it is logged only now and then. */
 const SUSPICION_LOGGED_EVERY_MS = 60_000;
-export const DISABLED = "disabled by an administrator";
-const DEFAULT_TYPE = "local-server";
-const DEFAULT_URL = "http://localhost:11434";
-
-/** How backends are made; the composition root knows the kinds, this room knows what they declare. */
-export interface BackendFactory {
-  plan(type: string): { kind: string; dialect?: string } | { removed: string } | null;
-  kinds: ReadonlyMap<string, BackendKind>;
-  create(config: BackendConfig): Backend;
-  bridge: BridgeResolver;
-  isBridgeUrl(url: string): boolean;
-}
+const DISABLED = "disabled by an administrator";
 
 export interface RoutingOptions extends Needs<"db" | "bus" | "clock" | "log" | "metrics" | "events"> {
   factory: BackendFactory;
@@ -63,14 +43,6 @@ export interface RoutingOptions extends Needs<"db" | "bus" | "clock" | "log" | "
   counter: Pick<Counter, "hit">;
   sealer: Sealer;
 }
-
-/** What is kept of a backend, as far as it is given. `seen` is null where a first contact has shown nothing yet. */
-export type Registration = Partial<Omit<StoredBackend, NullableName>> &
-  Nullable<Pick<Partial<StoredBackend>, NullableName>>;
-type NullableName = keyof BackendSettings | "apiKey" | "dialects" | "seen";
-
-/** Null: no longer set. */
-type Nullable<T> = { [Name in keyof T]: T[Name] | null };
 
 export class Routing {
   readonly aliases: Aliases;
@@ -80,7 +52,7 @@ export class Routing {
   readonly #circuits: CircuitBoard;
   readonly router: Router;
   readonly #health: HealthChecker;
-  /** One change of the list at a time, so that a reload and a registration cannot interleave. */
+  /** Changes of the list run one after the other, so that a reload and a registration cannot interleave. */
   #turn: Promise<unknown> = Promise.resolve();
   #closed = false;
   suspicions = 0;
@@ -92,7 +64,7 @@ export class Routing {
     this.#store = new BackendStore(db, sealer, (backend) =>
       log.error("a backend's key was sealed with another SERVICE_JWT_SECRET; register it again", { backend }),
     );
-    // A bridge's tunnel is this machine's own, and what was not saved is known here only.
+    // Not a bridge, whose tunnel belongs to this machine, and not a backend that was not saved.
     const isCommon = ({ persisted, isAdopted, config }: Entry) =>
       (persisted || isAdopted) && !factory.isBridgeUrl(config.url);
     this.#circuits = new CircuitBoard({
@@ -128,14 +100,14 @@ export class Routing {
     bus.onGap(() => void this.reload());
   }
 
-  /** Restores what was registered before; every backend is probed at once. */
+  /** Loads the registered backends, which are probed at once. */
   async start(): Promise<void> {
     await Promise.all([this.reload(), this.routes.reload()]);
     this.#health.start();
     this.#circuits.ask();
   }
 
-  /** Resolves when every backend has been probed, at the latest after this time. */
+  /** Resolves when every backend has been probed, or after this time. */
   async probed(timeoutMs: number): Promise<void> {
     const unknown = this.entries.filter(({ probedAtMs }) => probedAtMs === null);
     const probes = Promise.allSettled(unknown.map((entry) => this.#health.probe(entry)));
@@ -148,13 +120,10 @@ export class Routing {
     this.#circuits.close();
     for (const entry of this.entries) this.#retire(entry);
   }
-  get healthyCount(): number {
-    return this.entries.filter(({ state }) => state === "Healthy").length;
-  }
   get modelCount(): number {
     return this.callableModels().length;
   }
-  /** The targets of a model route, less those that `refusal` names; null when the model is not a route's name. */
+  /** Null: no model route has this name. Leaves out the targets that `refusal` refuses. */
   plan(
     model: string,
     request: PlanRequest,
@@ -174,18 +143,18 @@ export class Routing {
   isSpoken(dialect: DialectName): boolean {
     return this.entries.some(({ backend }) => backend.native?.has(dialect));
   }
-  /** The same for those that a name, which may be a model route's, leads to. */
+  /** Whether a backend that may serve this name takes the dialect's requests unchanged. */
   speaks(asked: string, dialect: DialectName): boolean {
     const model = this.aliases.resolve(asked);
     const targets = this.routes.targetsOf(model)?.map((target) => target.model) ?? [model];
     return targets.some((target) => this.router.speaks(target, dialect));
   }
-  /** The model that a name stands for, if a backend lists it or a model route has it, healthy or not. */
+  /** The model or model route that a name stands for, if there is one, healthy or not. */
   knownModel(asked: string): string | null {
     const model = this.aliases.resolve(asked);
     return this.router.isListed(model) || this.routes.has(model) ? model : null;
   }
-  /** A backend reported usage that its model cannot have had: it stays in use, and its operator is told. */
+  /** A backend reported impossible usage. It stays in use; its operator sees it in the list of backends. */
   suspect({ entry }: Route, problem: string, requestId: string): void {
     const { bus, clock, log } = this.options;
     const atMs = clock.now();
@@ -201,26 +170,23 @@ export class Routing {
   backendNamed(name: string): Backend | null {
     return this.#find(name)?.backend ?? null;
   }
-  /** How a call about something that a backend has taken on ended; null: well. It says whether the backend is there. */
+  /** Reports a call about a job that a backend is working on, which shows whether the backend is there. Null: it succeeded. */
   callEnded(name: string, payer: RouteRequest["payer"], error: unknown): void {
     const entry = this.#find(name);
     if (!entry) return;
-    const isLost = error instanceof BackendError && (error.kind === "connect" || error.kind === "transport");
     const facts = { model: ALL, payer: payerIdOf({ payer }), atMs: this.options.clock.now() };
     if (error === null) this.#circuits.tell(entry, { ...facts, kind: "succeeded" });
-    else if (isLost) {
-      const { message: cause, kind } = error;
-      const isUnreached = kind === "connect";
-      this.#circuits.tell(entry, { ...facts, kind: "failed", cause, isUnreached, tested: null });
+    else if (error instanceof BackendError && (error.kind === "connect" || error.kind === "transport")) {
+      const failure = { cause: error.message, isUnreached: error.kind === "connect", tested: null };
+      this.#circuits.tell(entry, { ...facts, kind: "failed", ...failure });
     }
   }
-  /** Whether a backend of this type, which need not be registered, runs on the operator's own hardware. */
   isOwnType(type: string): boolean {
     const { factory } = this.options;
     const plan = factory.plan(type);
     return plan !== null && "kind" in plan && factory.kinds.get(plan.kind)?.isOwn?.({ type }) === true;
   }
-  /** What clients can call: model routes of which a target can serve, and models of healthy backends. */
+  /** Model routes with a target that can serve, and models of healthy backends. */
   callableModels(): RoutableModel[] {
     const routed = this.routes.list().flatMap(({ name: id, targets }) => {
       const owned_by = targets.map((target) => this.router.serverOf(target)).find((name) => name !== null);
@@ -230,25 +196,10 @@ export class Routing {
     return [...routed, ...this.router.routableModels().filter(({ id }) => !names.has(id))];
   }
 
-  /** What a form for registrations offers: every kind, and the servers that have a label of their own. */
-  types() {
-    const types = [...this.options.factory.kinds.values()].flatMap(({ kind, label, types, fields }) => {
-      const shown = fields.map(({ isMore = false, choices, ...field }) => ({
-        ...field,
-        is_more: isMore,
-        ...(choices && { choices: [...choices] }),
-      }));
-      return [{ name: kind, label }, ...types].flatMap((each) =>
-        each.label ? { type: each.name, kind, label: each.label, fields: shown } : [],
-      );
-    });
-    return { default_type: DEFAULT_TYPE, types };
-  }
-
-  /** Adds a backend, or replaces the one of the same name. It is routable once its first probe succeeded. */
+  /** Adds or replaces a backend, which is routable after its first successful probe. */
   async register(registration: Registration, { persist = true } = {}): Promise<Entry> {
-    const stored = this.#complete(registration);
-    const config = this.#toConfig(stored);
+    const stored = complete(registration);
+    const config = configOf(this.options.factory, stored);
     const { factory, clock, bus, log } = this.options;
     const address = factory.isBridgeUrl(config.url)
       ? this.#tunnelUrl(config, await factory.bridge.connect(config.url))
@@ -261,7 +212,7 @@ export class Routing {
         return null;
       });
     });
-    // Known here at once, numbered for all as soon as the database has answered.
+    // A slow database does not hold it up: its index follows when the database has answered.
     const index = await within(clock, SAVED_WITHIN_MS, saving);
     const entry = this.#put(config, {
       address,
@@ -278,21 +229,14 @@ export class Routing {
     return entry;
   }
 
-  /** Adds a ready-made backend that is not saved, such as a model on a node. Resolves after its first probe. */
+  /** Adds a backend that is not saved, such as a model on a node. Resolves after its first probe. */
   async adopt(backend: Backend, { yields }: { yields: boolean }): Promise<void> {
     const { config } = backend;
     const index = await this.#store.indexOf(config.name).catch((error) => {
       this.options.log.error("numbering a backend failed", { backend: config.name, error });
       return this.#unsavedIndex(config.name);
     });
-    const entry = newEntry(this.#kindOf(config), {
-      config,
-      index,
-      backend,
-      persisted: false,
-      isAdopted: true,
-      yields,
-    });
+    const entry = newEntry(this.#kindOf(config), { config, index, backend, isAdopted: true, yields });
     await this.#exclusively(async () => {
       this.#requireRoom(config.name);
       if (this.#find(config.name)?.persisted)
@@ -306,7 +250,7 @@ export class Routing {
     await this.#health.probe(entry);
   }
 
-  /** What an adopted backend can serve has changed; resolves when it is known how it stands. */
+  /** The models of an adopted backend may have changed. Resolves after a probe. */
   async recheck(backend: Backend, { yields }: { yields: boolean }): Promise<void> {
     const entry = this.entries.find((each) => each.backend === backend);
     if (!entry) return;
@@ -318,7 +262,7 @@ export class Routing {
     await this.#health.recheck(entry);
   }
 
-  /** Takes an adopted backend away, unless another one has its name by now. */
+  /** Removes an adopted backend, but not another one that has its name by now. */
   async dismiss(backend: Backend): Promise<void> {
     await this.#exclusively(async () => {
       const entry = this.entries.find((each) => each.backend === backend);
@@ -326,11 +270,6 @@ export class Routing {
     });
   }
 
-  ownerOf(modelId: string): string | null {
-    return this.router.ownerOf(modelId);
-  }
-
-  /** Removes the backend that has this index, on every instance, whichever of them knows it by now. */
   async removeAt(index: number): Promise<void> {
     const name = await this.#exclusively(async () => {
       const entry = this.entries.find((each) => each.index === index) ?? null;
@@ -348,7 +287,7 @@ export class Routing {
     this.options.bus.publish(CHANGED, name);
   }
 
-  /** The name of the backend that was removed from the database; null when none has the index any more. */
+  /** Returns the name of the removed backend; null: none has the index. */
   #removeSaved(index: number, entry: Entry | null): Promise<string | null> {
     return this.#store.remove(index).catch((error) => {
       if (!entry) throw error;
@@ -358,7 +297,7 @@ export class Routing {
     });
   }
 
-  /** Changes a registered backend; what is left out stays. Its key is never sent to another server. */
+  /** What is left out stays. The key is never sent to another server. */
   async update(name: string, patch: Omit<Registration, "name">): Promise<Entry> {
     this.#named(name);
     const stored = await this.#stored(name);
@@ -366,29 +305,24 @@ export class Routing {
     return this.register(changed(stored, patch));
   }
 
-  /** Tests a server and registers it under a name that no other has; the contract's route replaces that one instead. */
+  /** Tests a server and registers it under a new name; `register` would replace a backend of the same name. */
   async add(given: Registration): Promise<Entry> {
-    const { name } = this.#complete(given);
-    const data = { fields: ["name"] };
-    if (this.#find(name))
-      fail(
-        "conflict",
-        `\`name\`: a backend named ${name} exists already; choose another name, or edit that one`,
-        { data },
-      );
+    const { name } = complete(given);
+    const problem = `a backend named ${name} exists already; choose another name, or edit that one`;
+    if (this.#find(name)) failParam("name", problem, "conflict");
     if (given.seen !== undefined) return this.register(given);
     const tested = await this.test(given).catch(() => null);
     return this.register({ ...given, seen: tested?.seen ?? null });
   }
 
-  /** Tries a server, registered or not, with these changes. What is seen of a registered one is kept. */
+  /** Tests a new server, or a registered backend with changes. The result for an unchanged one is saved. */
   async test(
     given: Registration,
     { model = null, tell = () => {} }: { model?: string | null; tell?(trial: Trial): void } = {},
   ): Promise<Tested> {
     const stored = await this.#stored(given.name);
-    const wanted = this.#complete(stored ? changed(stored, given) : given);
-    const { seen: _, ...config } = this.#toConfig(wanted);
+    const wanted = complete(stored ? changed(stored, given) : given);
+    const { seen: _, ...config } = configOf(this.options.factory, wanted);
     const { factory, clock } = this.options;
     if (factory.isBridgeUrl(config.url))
       fail("missing_fields", "`url`: a bridge URL can be tested only by registering it");
@@ -404,7 +338,7 @@ export class Routing {
     }
     const at = isoTime(clock.now());
     const found = await firstContact({ config, dialects, model, create, at, clock, tell });
-    // One that was changed or removed meanwhile is not what was tried.
+    // A backend that was changed or removed meanwhile is not the one that was tested.
     const isSame = stored && Bun.deepEquals(await this.#stored(stored.name), stored);
     if (isSame && given.url === undefined) await this.register({ ...stored, seen: found.seen });
     return found;
@@ -414,7 +348,7 @@ export class Routing {
     return (await this.#store.list()).find((each) => each.name === name);
   }
 
-  /** What was registered by hand. Of what may be secret, only the names of the fields. */
+  /** The registered backends, with only the names of the fields that may be secret. */
   async configured() {
     const stored = await this.#store.list();
     return stored.map(({ apiKey, headers = {}, seen: _, workflow: __, index: ___, url, ...fields }) => ({
@@ -428,14 +362,14 @@ export class Routing {
     }));
   }
 
-  /** Tells the fields that a registration or a change would change. Refuses what these would, and writes nothing. */
+  /** Returns which fields a registration or an update would change. Refuses what they refuse, but writes nothing. */
   async changes(): Promise<(given: Registration) => string[]> {
     const all = new Map((await this.#store.list()).map((stored) => [stored.name, stored]));
     return (given) => {
       const stored = all.get(given.name ?? "");
-      const before: Partial<StoredBackend> = stored ? this.#complete(stored) : {};
-      const after = this.#complete(stored ? changed(stored, given) : given);
-      this.#toConfig(after);
+      const before: Partial<StoredBackend> = stored ? complete(stored) : {};
+      const after = complete(stored ? changed(stored, given) : given);
+      configOf(this.options.factory, after);
       const fields = Object.keys(given) as (keyof StoredBackend & keyof Registration)[];
       return fields
         .filter((field) => given[field] !== undefined)
@@ -446,9 +380,7 @@ export class Routing {
 
   async probeNow(name: string, { resume }: { resume?: boolean }): Promise<void> {
     const entry = this.#named(name);
-    if (resume) {
-      this.#circuits.renew(entry);
-    }
+    if (resume) this.#circuits.renew(entry);
     await this.#health.probe(entry);
   }
 
@@ -462,7 +394,7 @@ export class Routing {
     return entry !== undefined;
   }
 
-  /** Makes the list what the database says; backends that were not saved stay as they are. */
+  /** Reads the list from the database; backends that were not saved stay. */
   reload(): Promise<void> {
     return this.#exclusively(async () => {
       if (this.#closed) return;
@@ -482,7 +414,7 @@ export class Routing {
       log.warn("a saved backend has a type that no longer exists", { backend: row.name, type: row.type });
       return;
     }
-    const config = this.#toConfig(row);
+    const config = configOf(this.options.factory, row);
     const known = this.#find(config.name);
     if (known && Bun.deepEquals(known.config, config)) {
       known.persisted = true;
@@ -493,54 +425,12 @@ export class Routing {
       this.#put(config, { address: config.url, index, persisted: true });
       return;
     }
-    // Start-up does not wait for a tunnel: until it is up the backend is listed, but not routable.
+    // A start does not wait for the tunnel: until it is up, the backend is listed but not routable.
     const entry = this.#put(config, { address: null, index, persisted: true });
     factory.bridge.connect(config.url).then(
       (port) => this.#move(entry, this.#tunnelUrl(config, port)),
       (error) => log.warn("a saved backend's tunnel is down", { backend: row.name, error }),
     );
-  }
-
-  #complete({ type = DEFAULT_TYPE, url = DEFAULT_URL, name, ...rest }: Registration): StoredBackend {
-    return {
-      name: name ?? type,
-      type,
-      url,
-      apiKey: rest.apiKey || null,
-      models: [...new Set(rest.models ?? [])],
-      ...(rest.capabilities && { capabilities: rest.capabilities }),
-      ...(rest.dialects && { dialects: rest.dialects }),
-      ...(rest.concurrency && { concurrency: rest.concurrency }),
-      ...settingsOf(rest),
-      ...(rest.seen && { seen: rest.seen }),
-      workflow: rest.workflow ?? null,
-      enabled: rest.enabled ?? true,
-    };
-  }
-
-  #toConfig({ workflow: _, ...stored }: StoredBackend): BackendConfig {
-    const { factory } = this.options;
-    const plan = factory.plan(stored.type);
-    if (!plan) {
-      const types = [...factory.kinds.values()].flatMap((each) => [
-        each.kind,
-        ...each.types.map(({ name }) => name),
-      ]);
-      fail("unknown_type", `Unknown backend type: ${stored.type}; it is one of ${types.join(", ")}`);
-    }
-    if ("removed" in plan) fail("unknown_type", plan.removed);
-    const kind = this.options.factory.kinds.get(plan.kind)!;
-    const models = kind.takesSettings ? [...new Set(stored.models.map(plainId))] : stored.models;
-    const config = { ...stored, ...plan, models };
-    if (!factory.isBridgeUrl(config.url)) requireUrl(kind, config.url);
-    const setting = Object.keys(settingsOf(config)).find((name) => name !== "fields");
-    if (setting && !kind.takesSettings)
-      fail(
-        "missing_fields",
-        `\`${setting}\`: a backend of type ${kind.kind} does not have it; leave it out`,
-        { data: { fields: [setting] } },
-      );
-    return config;
   }
 
   #kindOf({ kind }: BackendConfig): BackendKind {
@@ -574,7 +464,7 @@ export class Routing {
     return entry;
   }
 
-  /** Puts an entry where its index says, instead of the one of its name. */
+  /** Replaces an entry of the same name. */
   #place(entry: Entry): void {
     const replaced = this.#find(entry.config.name);
     if (replaced) {
@@ -582,7 +472,7 @@ export class Routing {
       this.#retire(replaced);
     }
     this.entries.push(entry);
-    if (entry.backend.keys) entry.backend.keys.onRefused = () => this.#circuits.tellKeys(entry);
+    if (entry.backend.keys) entry.backend.keys.onRefused = () => this.#circuits.sendKeys(entry);
     this.#renumber(entry, entry.index);
   }
 
@@ -602,7 +492,7 @@ export class Routing {
       fail("app_error", `There are ${BACKENDS_MAX} backends already, the maximum; remove one first`);
   }
 
-  /** The tunnel moved to another port: same backend, not routable until it answers there. */
+  /** The tunnel moved to another port: the backend is not routable until it answers there. */
   #move(entry: Entry, address: string): void {
     if (entry.removed || !entry.config.enabled) return;
     entry.backend.close();
@@ -639,38 +529,7 @@ export class Routing {
   }
 }
 
-/** What is left out stays. A secret is not sent to another server than the one that it was given for. */
-function changed(stored: StoredBackend, patch: Registration): Registration {
-  const moves = patch.url !== undefined && originOf(patch.url) !== originOf(stored.url);
-  const isLost = {
-    api_key: stored.apiKey !== null && patch.apiKey === undefined,
-    headers: stored.headers && patch.headers === undefined,
-  };
-  const secret = isLost.api_key ? "api_key" : isLost.headers ? "headers" : null;
-  if (moves && secret)
-    fail("missing_fields", `\`${secret}\`: is needed again, because the address is another server's`, {
-      data: { fields: [secret] },
-    });
-  const given = Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== undefined));
-  return { ...stored, ...(patch.url !== undefined && patch.url !== stored.url && { seen: null }), ...given };
-}
-
-/** With its scheme: a key for TLS is not sent in the clear. */
-const originOf = (url: string): string => (URL.canParse(url) ? new URL("/", url).href : url);
-
-function requireUrl({ kind, schemes }: BackendKind, url: string): void {
-  const blank = /\{\w+\}/.exec(url)?.[0];
-  if (blank)
-    fail("missing_fields", `\`url\`: put your own in the place of ${blank}`, { data: { fields: ["url"] } });
-  if (URL.canParse(url) && schemes.includes(new URL(url).protocol)) return;
-  const wanted = [...schemes.map((scheme) => `${scheme}//`), "bridge://"].join(", ");
-  fail(
-    "missing_fields",
-    `\`url\` must be an absolute URL beginning with one of ${wanted} for a backend of type ${kind}`,
-  );
-}
-
-/** Stands in for a backend that is switched off, or whose tunnel is not there yet. */
+/** For a backend that is disabled, or whose tunnel is not up yet. */
 const idle = (config: BackendConfig, detail: string): Backend => ({
   config,
   probe: async () => ({ state: "Unhealthy", models: [], detail }),

@@ -2,18 +2,18 @@ import type { BackendConfig, BackendSettings, CapabilityName, DialectName } from
 import { type Database, type Queryable, type Transaction, upsertRow } from "../../storage/contract.ts";
 import type { Sealer } from "./sealer.ts";
 
-/** A backend as it is kept: what the operator gave. */
+/** What the operator registered. */
 export interface StoredBackend extends Omit<BackendConfig, "kind" | "dialect"> {
   workflow: unknown;
   enabled: boolean;
 }
 
 export interface SavedBackend extends StoredBackend {
-  /** Its registration index, which no other backend gets. */
+  /** The registration index, which is never reused. */
   index: number;
 }
 
-/** Held while indexes are given and taken away. */
+/** Held while indexes are assigned and removed. */
 const LOCK = "backend-indexes";
 
 interface BackendRow {
@@ -31,7 +31,7 @@ interface BackendRow {
   enabled: boolean;
 }
 
-/** Those of a backend's settings that are set. */
+/** Leaves out settings that are not set. */
 export function settingsOf(given: GivenSettings): BackendSettings {
   const isSet = (value: unknown) => value && (typeof value !== "object" || Object.keys(value).length > 0);
   return Object.fromEntries(SETTINGS.flatMap((name) => (isSet(given[name]) ? [[name, given[name]]] : [])));
@@ -62,14 +62,13 @@ export class BackendStore {
   constructor(
     readonly db: Database,
     readonly sealer: Sealer,
-    /** Called for a backend whose key cannot be read because it was sealed with another secret. */
+    /** Called for a backend whose secrets were sealed with another key. */
     readonly onUnreadable: (name: string) => void = () => {},
   ) {}
 
   #opened(name: string, sealed: string | null): string | null {
-    if (sealed === null) return null;
-    const secret = this.sealer.open(sealed, name);
-    if (secret === null) this.onUnreadable(name);
+    const secret = sealed && this.sealer.open(sealed, name);
+    if (sealed !== null && secret === null) this.onUnreadable(name);
     return secret;
   }
 
@@ -95,7 +94,7 @@ export class BackendStore {
     });
   }
 
-  /** Saves a backend, or replaces the one of the same name, which keeps its index. */
+  /** Returns its index, which stays the same when a backend is replaced. */
   save(backend: StoredBackend, now: string): Promise<number> {
     const settings = { ...settingsOf(backend), ...(backend.seen && { seen: backend.seen }) };
     const sealed =
@@ -117,7 +116,6 @@ export class BackendStore {
     });
   }
 
-  /** The name of the backend that was removed; null when none has the index. */
   remove(index: number): Promise<string | null> {
     return this.#locked(async (tx) => {
       const found = await tx.get<{ name: string }>(
@@ -127,7 +125,7 @@ export class BackendStore {
       if (!found) return null;
       await tx.run("DELETE FROM backend_configs WHERE name = $1", [found.name]);
       await tx.run("UPDATE backend_indexes SET name = NULL WHERE position = $1", [index]);
-      // The highest one is enough to go on counting from; when no backend is left, the count begins again.
+      // Counting continues from the highest index. When no backend is left, it starts again.
       await tx.run(
         `DELETE FROM backend_indexes WHERE name IS NULL AND (position < (SELECT MAX(position) FROM backend_indexes)
            OR NOT EXISTS (SELECT 1 FROM backend_indexes WHERE name IS NOT NULL))`,
@@ -138,15 +136,9 @@ export class BackendStore {
 }
 
 async function indexIn(tx: Queryable, name: string): Promise<number> {
-  const known = await tx.get<{ position: number }>("SELECT position FROM backend_indexes WHERE name = $1", [
-    name,
-  ]);
-  const given =
-    known ??
-    (await tx.get<{ position: number }>(
-      `INSERT INTO backend_indexes (position, name)
-       SELECT COALESCE(MAX(position) + 1, 0), CAST($1 AS TEXT) FROM backend_indexes RETURNING position`,
-      [name],
-    ));
-  return Number(given!.position);
+  const indexFrom = (sql: string) => tx.get<{ position: number }>(sql, [name]);
+  const known = await indexFrom("SELECT position FROM backend_indexes WHERE name = $1");
+  const added = `INSERT INTO backend_indexes (position, name)
+    SELECT COALESCE(MAX(position) + 1, 0), CAST($1 AS TEXT) FROM backend_indexes RETURNING position`;
+  return Number((known ?? (await indexFrom(added)))!.position);
 }

@@ -88,7 +88,7 @@ export const activity = defineMethod({
       )
       .describe("Newest first"),
   }),
-  handler: async ({ rooms }) => rooms.system.activity(await rooms.usage.lostCaches()),
+  handler: async ({ rooms }) => rooms.system.activity(await rooms.usage.cacheWatch.lost()),
 });
 
 export const listModels = defineMethod({

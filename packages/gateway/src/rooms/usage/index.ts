@@ -11,7 +11,6 @@ export {
   type KeySpend,
   MINUTE_MS,
   type MonthKey,
-  type MonthTotals,
   memberId,
   NANO_PER_USD,
   nextMonthMs,
@@ -20,9 +19,8 @@ export {
   splitByDay,
   summed,
   type Time,
-  utcDay,
   utcMonth,
   WHOLE_USER,
 } from "./rows.ts";
-export { Usage, type UsageOptions } from "./service.ts";
+export { Usage } from "./service.ts";
 export { columnsOf, type MonthQuota, type UsageStore, type WrittenSums } from "./store.ts";

@@ -30,7 +30,6 @@ const toListed = ({ created_ms, cache_saved_nano_usd, ...row }: StoredRow) => ({
   estimated: Boolean(row.estimated),
   unpriced: Boolean(row.unpriced),
 });
-type ListedRow = ReturnType<typeof toListed>;
 
 interface MonthRows {
   month: string;
@@ -39,66 +38,59 @@ interface MonthRows {
 
 const startOf = (month: string): number => Date.parse(`${month}-01T00:00:00Z`);
 
-export class UsageList {
-  constructor(readonly db: Database) {}
+/** Skips and counts rows by the sums of months: counting the rows would take longer with every request. */
+export async function usagePage(db: Database, options: ListOptions) {
+  const { userId, project, limit, fromMs } = options;
+  const sums = await db.all<MonthRows>(
+    `SELECT month, requests FROM usage_months WHERE user_id = $1 AND project = $2 AND month >= $3
+     ORDER BY month DESC`,
+    [userId, project ?? WHOLE_USER, utcMonth(fromMs)],
+  );
+  const total = sums.reduce((sum, { requests }) => sum + requests, 0);
+  const months = monthsOf(sums, options);
+  if (!months) return { records: [], total };
+  const narrowed = project === null ? "" : "AND project = $6";
+  const rows = await db.report<StoredRow>(
+    `SELECT ${COLUMNS} FROM usage_records
+     WHERE user_id = $1 AND created_ms >= $2 AND created_ms < $3 ${narrowed}
+     ORDER BY created_ms DESC, id LIMIT $4 OFFSET $5`,
+    [userId, months.fromMs, months.toMs, limit, months.offset, ...(project === null ? [] : [project])],
+  );
+  return { records: rows.map(toListed), total };
+}
 
-  /** Skips and counts rows by the sums of months: counting the rows would take longer with every request. */
-  async page(options: ListOptions): Promise<{ records: ListedRow[]; total: number }> {
-    const { userId, project, limit, fromMs } = options;
-    const sums = await this.db.all<MonthRows>(
-      `SELECT month, requests FROM usage_months WHERE user_id = $1 AND project = $2 AND month >= $3
-       ORDER BY month DESC`,
-      [userId, project ?? WHOLE_USER, utcMonth(fromMs)],
-    );
-    const total = sums.reduce((sum, { requests }) => sum + requests, 0);
-    const months = monthsOf(sums, options);
-    if (!months) return { records: [], total };
-    const narrowed = project === null ? "" : "AND project = $6";
-    const rows = await this.db.report<StoredRow>(
-      `SELECT ${COLUMNS} FROM usage_records
-       WHERE user_id = $1 AND created_ms >= $2 AND created_ms < $3 ${narrowed}
-       ORDER BY created_ms DESC, id LIMIT $4 OFFSET $5`,
-      [userId, months.fromMs, months.toMs, limit, months.offset, ...(project === null ? [] : [project])],
-    );
-    return { records: rows.map(toListed), total };
+/** Newest first; rows of the same instant by id. */
+export async function usagePageAfter(
+  db: Database,
+  filter: SeriesFilter,
+  { after, limit }: { after: { atMs: number; id: string } | null; limit: number },
+) {
+  const sql = conditionsOf(filter);
+  if (after) {
+    const at = sql.value(after.atMs);
+    sql.add(`created_ms <= ${at} AND (created_ms < ${at} OR id > ${sql.value(after.id)})`);
   }
-
-  /** Newest first; rows of the same instant by id. */
-  async pageAfter(
-    filter: SeriesFilter,
-    { after, limit }: { after: { atMs: number; id: string } | null; limit: number },
-  ): Promise<ListedRow[]> {
-    const sql = conditionsOf(filter);
-    if (after) {
-      const at = sql.value(after.atMs);
-      sql.add(`created_ms <= ${at} AND (created_ms < ${at} OR id > ${sql.value(after.id)})`);
-    }
-    const rows = await this.db.report<StoredRow>(
-      `SELECT ${COLUMNS} FROM usage_records ${sql.where} ORDER BY created_ms DESC, id LIMIT ${sql.value(limit)}`,
-      sql.params,
-    );
-    return rows.map(toListed);
-  }
+  const rows = await db.report<StoredRow>(
+    `SELECT ${COLUMNS} FROM usage_records ${sql.where} ORDER BY created_ms DESC, id LIMIT ${sql.value(limit)}`,
+    sql.params,
+  );
+  return rows.map(toListed);
 }
 
 /** The months that the page is in, and how many of their rows come before it. Null: the page is empty. */
 function monthsOf(sums: readonly MonthRows[], { limit, offset, fromMs }: ListOptions) {
-  let skipped = 0;
-  const first = sums.findIndex(({ requests }) => {
-    if (skipped + requests > offset) return true;
-    skipped += requests;
-    return false;
+  let end = 0;
+  const months = sums.map(({ month, requests }) => {
+    const start = end;
+    end += requests;
+    return { month, start, end };
   });
-  if (first === -1) return null;
-  let counted = skipped;
-  const last = sums.slice(first).find(({ requests }) => {
-    counted += requests;
-    return counted >= offset + limit;
-  });
+  const [newest, ...more] = months.filter((each) => each.end > offset && each.start < offset + limit);
+  if (!newest) return null;
   return {
-    fromMs: last ? Math.max(fromMs, startOf(last.month)) : fromMs,
+    fromMs: Math.max(fromMs, startOf((more.at(-1) ?? newest).month)),
     // No upper bound: a row that is written meanwhile may be shown.
-    toMs: first === 0 ? Number.MAX_SAFE_INTEGER : nextMonthMs(startOf(sums[first]!.month)),
-    offset: offset - skipped,
+    toMs: newest.start === 0 ? Number.MAX_SAFE_INTEGER : nextMonthMs(startOf(newest.month)),
+    offset: offset - newest.start,
   };
 }

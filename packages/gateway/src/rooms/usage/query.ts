@@ -13,14 +13,6 @@ type GroupBy = (typeof GROUPINGS)[number];
 const REFS_MAX = 1024;
 const PAGE = { fallback: 100, min: 1, max: 500 };
 
-interface UsageQuery extends Time {
-  refIds: string[] | null;
-  groupBy: GroupBy | null;
-  limit: number;
-  offset: number;
-  includeRecords: boolean;
-}
-
 /** The range of years with four digits, which both databases can hold; bounds are clamped to it. */
 const EARLIEST_MS = Date.parse("0001-01-01T00:00:00Z");
 const LATEST_MS = Date.parse("9999-12-31T00:00:00Z");
@@ -102,7 +94,9 @@ export const QUERY_ERRORS = {
   include_records: "invalid_params",
 } as const;
 
-export function usageQueryOf(body: z.output<typeof QueryBody>): UsageQuery {
+type UsageQuery = ReturnType<typeof usageQueryOf>;
+
+export function usageQueryOf(body: z.output<typeof QueryBody>) {
   const { ref_ids: refs = [], limit = PAGE.fallback, offset = 0 } = body;
   return {
     refIds: refs.length === 0 ? null : refs,
@@ -118,17 +112,14 @@ export function usageQueryOf(body: z.output<typeof QueryBody>): UsageQuery {
 /** There can be as many references as requests; an answer says when it leaves groups out. */
 const GROUPS_MAX = 10_000;
 
-type Result = z.output<typeof QueryResult>;
-type Totals = Result["totals"];
-type Group = NonNullable<Result["groups"]>[number];
-type RawRecord = NonNullable<Result["records"]>[number];
+type RawRecord = NonNullable<z.output<typeof QueryResult>["records"]>[number];
 
 const SUMS = ["requests", "prompt_tokens", "completion_tokens", "cost_nano_usd"] as const;
 
 /** A sum of no rows is null. */
 type SumRow = { group_key: string | null } & Record<(typeof SUMS)[number], number | null>;
 
-const toTotals = (row?: SumRow): Totals => ({
+const toTotals = (row?: SumRow) => ({
   requests: row?.requests ?? 0,
   prompt_tokens: row?.prompt_tokens ?? 0,
   completion_tokens: row?.completion_tokens ?? 0,
@@ -153,83 +144,77 @@ const KEYS: Readonly<Record<GroupBy, (dayMs: string) => string>> = {
   day: (dayMs) => `CAST(${dayMs} AS TEXT)`,
 };
 
-/** Whole days of the period come from daily sums; the rest is added up from rows. */
-export class UsageQueries {
-  constructor(readonly db: Database) {}
+export const usageTotals = async (db: Database, query: UsageQuery) =>
+  toTotals((await sumsOf(db, query, null))[0]);
 
-  async totals(query: UsageQuery): Promise<Totals> {
-    return toTotals((await this.#sums(query, null))[0]);
-  }
+export async function usageGroups(db: Database, query: UsageQuery, groupBy: GroupBy) {
+  const rows = await sumsOf(db, query, groupBy);
+  const nameOf = (key: string | null) => (key === null || groupBy !== "day" ? key : utcDay(Number(key)));
+  const groups = rows.slice(0, GROUPS_MAX).map((row) => ({ key: nameOf(row.group_key), ...toTotals(row) }));
+  // Sorted here, because databases may not compare keys in byte order. The group without a key comes last.
+  groups.sort(
+    (a, b) =>
+      b.total_tokens - a.total_tokens || (a.key === null ? 1 : b.key === null ? -1 : a.key < b.key ? -1 : 1),
+  );
+  return { groups, truncated: rows.length > GROUPS_MAX };
+}
 
-  async groups(query: UsageQuery, groupBy: GroupBy): Promise<{ groups: Group[]; truncated: boolean }> {
-    const rows = await this.#sums(query, groupBy);
-    const nameOf = (key: string | null) => (key === null || groupBy !== "day" ? key : utcDay(Number(key)));
-    const groups = rows.slice(0, GROUPS_MAX).map((row) => ({ key: nameOf(row.group_key), ...toTotals(row) }));
-    // Sorted here, because databases may not compare keys in byte order. The group without a key comes last.
-    groups.sort(
-      (a, b) =>
-        b.total_tokens - a.total_tokens ||
-        (a.key === null ? 1 : b.key === null ? -1 : a.key < b.key ? -1 : 1),
-    );
-    return { groups, truncated: rows.length > GROUPS_MAX };
-  }
+/** Whole days come from daily sums; the rest of the period is added up from rows. */
+async function sumsOf(db: Database, query: UsageQuery, groupBy: GroupBy | null): Promise<SumRow[]> {
+  const params: SqlValue[] = [];
+  const { days, rest } = splitByDay(query);
+  const parts = [
+    ...(days ? rollups(params, query, days, groupBy) : []),
+    ...rest.map((period) => raw(params, query, period, groupBy)),
+  ];
+  if (parts.length === 0) return [];
+  const grouping = groupBy
+    ? `GROUP BY group_key HAVING SUM(requests) > 0
+       ORDER BY SUM(prompt_tokens + completion_tokens) DESC LIMIT ${GROUPS_MAX + 1}`
+    : "";
+  return db.report<SumRow>(
+    `SELECT ${groupBy ? "group_key" : `${NO_KEY} AS group_key`}, ${summed(SUMS)}
+     FROM (${parts.join(" UNION ALL ")}) AS parts ${grouping}`,
+    params,
+  );
+}
 
-  async #sums(query: UsageQuery, groupBy: GroupBy | null): Promise<SumRow[]> {
-    const params: SqlValue[] = [];
-    const { days, rest } = splitByDay(query);
-    const parts = [
-      ...(days ? this.#rollups(params, query, days, groupBy) : []),
-      ...rest.map((period) => this.#raw(params, query, period, groupBy)),
-    ];
-    if (parts.length === 0) return [];
-    const grouping = groupBy
-      ? `GROUP BY group_key HAVING SUM(requests) > 0
-         ORDER BY SUM(prompt_tokens + completion_tokens) DESC LIMIT ${GROUPS_MAX + 1}`
-      : "";
-    return this.db.report<SumRow>(
-      `SELECT ${groupBy ? "group_key" : `${NO_KEY} AS group_key`}, ${summed(SUMS)}
-       FROM (${parts.join(" UNION ALL ")}) AS parts ${grouping}`,
-      params,
-    );
-  }
-
-  #rollups(params: SqlValue[], { refIds }: UsageQuery, days: Time, groupBy: GroupBy | null): string[] {
-    const part = (table: string, key: string, sums: readonly string[], condition: string | null = null) => {
-      const sql = new Conditions(params).within("start_ms", days);
-      addRefs(sql, refIds);
-      if (condition) sql.add(condition);
-      return `SELECT ${key} AS group_key, ${sums.join(", ")} FROM ${table} ${sql.where}`;
-    };
-    const key = groupBy === null ? NO_KEY : KEYS[groupBy]("start_ms");
-    const ofAll = `grain_ms = ${DAY_MS} AND user_id = '${NO_ID}' AND channel <> ''`;
-    if (refIds) return [part("request_ref_days", key, SUMS)];
-    if (groupBy !== "ref") return [part("request_sums", key, SUMS, ofAll)];
-    // Requests without a reference: all of them minus those with one.
-    const minus = SUMS.map((column) => `-${column}`);
-    return [
-      part("request_ref_days", key, SUMS),
-      part("request_sums", NO_KEY, SUMS, ofAll),
-      part("request_ref_days", NO_KEY, minus),
-    ];
-  }
-
-  #raw(params: SqlValue[], { refIds }: UsageQuery, period: Time, groupBy: GroupBy | null): string {
-    const key = groupBy === null ? NO_KEY : KEYS[groupBy](`ended_ms - ended_ms % ${DAY_MS}`);
-    const sql = new Conditions(params).add("channel IS NOT NULL").within("ended_ms", period);
+function rollups(params: SqlValue[], { refIds }: UsageQuery, days: Time, groupBy: GroupBy | null): string[] {
+  const part = (table: string, key: string, sums: readonly string[], condition: string | null = null) => {
+    const sql = new Conditions(params).within("start_ms", days);
     addRefs(sql, refIds);
-    return `SELECT ${key} AS group_key, 1 AS requests, prompt_tokens, completion_tokens,
-      COALESCE(cost_nano_usd, 0) AS cost_nano_usd FROM requests ${sql.where}`;
-  }
+    if (condition) sql.add(condition);
+    return `SELECT ${key} AS group_key, ${sums.join(", ")} FROM ${table} ${sql.where}`;
+  };
+  const key = groupBy === null ? NO_KEY : KEYS[groupBy]("start_ms");
+  const ofAll = `grain_ms = ${DAY_MS} AND user_id = '${NO_ID}' AND channel <> ''`;
+  if (refIds) return [part("request_ref_days", key, SUMS)];
+  if (groupBy !== "ref") return [part("request_sums", key, SUMS, ofAll)];
+  // Requests without a reference: all of them minus those with one.
+  const minus = SUMS.map((column) => `-${column}`);
+  return [
+    part("request_ref_days", key, SUMS),
+    part("request_sums", NO_KEY, SUMS, ofAll),
+    part("request_ref_days", NO_KEY, minus),
+  ];
+}
 
-  async records({ refIds, limit, offset, ...period }: UsageQuery): Promise<RawRecord[]> {
-    const sql = new Conditions().within("created_ms", period);
-    addRefs(sql, refIds);
-    const rows = await this.db.report<Omit<RawRecord, "created_at"> & { created_ms: number }>(
-      `SELECT id, ref_id, api_key_id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_ms
-       FROM usage_records ${sql.where} ORDER BY created_ms DESC, id
-       LIMIT ${sql.value(limit)} OFFSET ${sql.value(offset)}`,
-      sql.params,
-    );
-    return rows.map(({ created_ms, ...row }) => ({ ...row, created_at: isoTime(created_ms) }));
-  }
+function raw(params: SqlValue[], { refIds }: UsageQuery, period: Time, groupBy: GroupBy | null): string {
+  const key = groupBy === null ? NO_KEY : KEYS[groupBy](`ended_ms - ended_ms % ${DAY_MS}`);
+  const sql = new Conditions(params).add("channel IS NOT NULL").within("ended_ms", period);
+  addRefs(sql, refIds);
+  return `SELECT ${key} AS group_key, 1 AS requests, prompt_tokens, completion_tokens,
+    COALESCE(cost_nano_usd, 0) AS cost_nano_usd FROM requests ${sql.where}`;
+}
+
+export async function usageRows(db: Database, { refIds, limit, offset, ...period }: UsageQuery) {
+  const sql = new Conditions().within("created_ms", period);
+  addRefs(sql, refIds);
+  const rows = await db.report<Omit<RawRecord, "created_at"> & { created_ms: number }>(
+    `SELECT id, ref_id, api_key_id, model, backend, prompt_tokens, completion_tokens, total_tokens, cost, created_ms
+     FROM usage_records ${sql.where} ORDER BY created_ms DESC, id
+     LIMIT ${sql.value(limit)} OFFSET ${sql.value(offset)}`,
+    sql.params,
+  );
+  return rows.map(({ created_ms, ...row }) => ({ ...row, created_at: isoTime(created_ms) }));
 }

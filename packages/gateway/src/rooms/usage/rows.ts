@@ -30,16 +30,17 @@ export interface MonthKey {
   project: string;
 }
 
-export interface MonthTotals {
-  requests: number;
-  tokens: number;
-  costNanoUsd: number;
-  quotaTokens: number;
-  quotaCostNanoUsd: number;
+export const NO_TOTALS = {
+  requests: 0,
+  tokens: 0,
+  costNanoUsd: 0,
+  quotaTokens: 0,
+  quotaCostNanoUsd: 0,
   /** The part of the quota that keys used; the rest was used signed in. */
-  keyQuotaTokens: number;
-  keyQuotaCostNanoUsd: number;
-}
+  keyQuotaTokens: 0,
+  keyQuotaCostNanoUsd: 0,
+};
+export type MonthTotals = typeof NO_TOTALS;
 
 /** A member's spending from a pool is summed like a key's, under this id. */
 export const memberId = (groupId: string, userId: string): string => `${groupId}/${userId}`;

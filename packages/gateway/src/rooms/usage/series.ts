@@ -71,120 +71,116 @@ interface DaySource {
   params: readonly SqlValue[];
 }
 
-interface SeriesSums {
-  /** Of all groups, or of those that are shown. */
-  rows: readonly DaySums[];
-  /** Adds up to the totals. */
-  all: readonly DaySums[];
-  /** How many groups there are; null: as many as `rows` has. */
-  count: number | null;
+export async function readSeries(db: Database, filter: SeriesFilter, by: SeriesBy) {
+  const { groups, ...series } = seriesOf(await sumsOf(db, filter, by));
+  const names = await namesOf(db, groups, by);
+  return {
+    ...series,
+    groups: groups.map((group) => {
+      const id = names && group.name;
+      return { ...group, id, name: (id && names?.get(id)) ?? group.name };
+    }),
+  };
 }
 
-export class UsageSeries {
-  constructor(readonly db: Database) {}
+/** Null: the groups have no ids. */
+async function namesOf(db: Database, groups: readonly { name: string | null }[], by: SeriesBy) {
+  const select = NAMES[by];
+  if (!select) return null;
+  const rows = await selectIn<{ id: string; name: string }>(
+    db,
+    (list) => `${select} WHERE id IN ${list}`,
+    groups.flatMap(({ name }) => name ?? []),
+  );
+  return new Map(rows.map(({ id, name }) => [id, name]));
+}
 
-  async read(filter: SeriesFilter, by: SeriesBy) {
-    const { groups, ...series } = seriesOf(await this.#sums(filter, by));
-    const names = await this.#namesOf(groups, by);
-    return {
-      ...series,
-      groups: groups.map((group) => {
-        const id = names && group.name;
-        return { ...group, id, name: (id && names?.get(id)) ?? group.name };
-      }),
-    };
+/**
+ * `rows` has the sums of all groups, or only of those that are shown; `all` adds up to the totals.
+ * `count` is the number of groups; null: as many as `rows` has.
+ */
+async function sumsOf(db: Database, filter: SeriesFilter, by: SeriesBy) {
+  const source = sourceOf(filter, by);
+  const { project, apiKeyId, groupId, refId, model, backend } = filter;
+  const isOfAll = isWholeDays(filter) && !(project ?? apiKeyId ?? groupId ?? refId ?? model ?? backend);
+  // There may be thousands of keys and users each day.
+  if (!(isOfAll && (by === "key" || by === "user"))) {
+    const rows = await grouped(db, source, "start_ms, name");
+    if (rows.length < SUMS_MAX) return { rows, all: rows, count: null };
   }
+  const dearest = await db.report<{ name: string | null; count: number }>(
+    `SELECT name, COUNT(*) OVER () AS count FROM (${source.sql}) AS rows_of_days GROUP BY name HAVING SUM(requests) > 0
+     ORDER BY SUM(cost_nano_usd) DESC, SUM(prompt_tokens) DESC LIMIT ${GROUPS_MAX}`,
+    source.params,
+  );
+  const names = dearest.map(({ name }) => name ?? "");
+  return {
+    rows: await grouped(db, source, "start_ms, name", names),
+    all: await grouped(db, isOfAll ? kinds(filter, "model") : source, "start_ms"),
+    count: dearest[0]?.count ?? 0,
+  };
+}
 
-  /** Null: the groups have no ids. */
-  async #namesOf(groups: readonly { name: string | null }[], by: SeriesBy) {
-    const select = NAMES[by];
-    if (!select) return null;
-    const rows = await selectIn<{ id: string; name: string }>(
-      this.db,
-      (list) => `${select} WHERE id IN ${list}`,
-      groups.flatMap(({ name }) => name ?? []),
-    );
-    return new Map(rows.map(({ id, name }) => [id, name]));
-  }
+function sourceOf(filter: SeriesFilter, by: SeriesBy): DaySource {
+  const isByAsker = ASKER_COLUMNS[by] !== undefined;
+  const isSummed = filter.userId === null || (isWholeDays(filter) && by !== "ref");
+  const { apiKeyId, project, groupId, refId, model, backend } = filter;
+  const isOfKinds = !(apiKeyId ?? project ?? groupId ?? refId ?? (by === "ref" ? backend : null));
+  if (!isByAsker && isSummed && isOfKinds) return kinds(filter, by);
+  return isByAsker && isWholeDays(filter) && !(model ?? backend ?? refId)
+    ? askerDays(filter, by)
+    : raw(filter, by);
+}
 
-  async #sums(filter: SeriesFilter, by: SeriesBy): Promise<SeriesSums> {
-    const source = this.#source(filter, by);
-    const { project, apiKeyId, groupId, refId, model, backend } = filter;
-    const isOfAll = isWholeDays(filter) && !(project ?? apiKeyId ?? groupId ?? refId ?? model ?? backend);
-    // There may be thousands of keys and users each day.
-    if (!(isOfAll && (by === "key" || by === "user"))) {
-      const rows = await this.#grouped(source, "start_ms, name");
-      if (rows.length < SUMS_MAX) return { rows, all: rows, count: null };
-    }
-    const dearest = await this.db.report<{ name: string | null; count: number }>(
-      `SELECT name, COUNT(*) OVER () AS count FROM (${source.sql}) AS rows_of_days GROUP BY name HAVING SUM(requests) > 0
-       ORDER BY SUM(cost_nano_usd) DESC, SUM(prompt_tokens) DESC LIMIT ${GROUPS_MAX}`,
-      source.params,
-    );
-    const names = dearest.map(({ name }) => name ?? "");
-    return {
-      rows: await this.#grouped(source, "start_ms, name", names),
-      all: await this.#grouped(isOfAll ? this.#kinds(filter, "model") : source, "start_ms"),
-      count: dearest[0]?.count ?? 0,
-    };
-  }
+function askerDays({ userId, project, apiKeyId, groupId, ...time }: SeriesFilter, by: SeriesBy): DaySource {
+  const conditions = daysOf(time)
+    .has("user_id", userId)
+    .has("project", project)
+    .has("api_key_id", apiKeyId)
+    .has("group_id", groupId);
+  const sql = `SELECT start_ms, ${ASKER_COLUMNS[by]} AS name, ${FIGURES}, unpriced
+    FROM request_asker_days ${conditions.where} AND channel <> ''`;
+  return { sql, params: conditions.params };
+}
 
-  #source(filter: SeriesFilter, by: SeriesBy): DaySource {
-    const isByAsker = ASKER_COLUMNS[by] !== undefined;
-    const isSummed = filter.userId === null || (isWholeDays(filter) && by !== "ref");
-    const { apiKeyId, project, groupId, refId, model, backend } = filter;
-    const isOfKinds = !(apiKeyId ?? project ?? groupId ?? refId ?? (by === "ref" ? backend : null));
-    if (!isByAsker && isSummed && isOfKinds) return this.#kinds(filter, by);
-    return isByAsker && isWholeDays(filter) && !(model ?? backend ?? refId)
-      ? this.#askerDays(filter, by)
-      : this.#raw(filter, by);
-  }
+function kinds({ userId, fromMs, belowMs, model, backend }: SeriesFilter, by: SeriesBy): DaySource {
+  const days = daysOf({ fromMs, belowMs: belowMs + DAY_MS - 1 });
+  const { where, params } = days.has("model", model).has("backend", backend);
+  const whose = `user_id = $${params.push(userId ?? NO_ID)}`;
+  const ofAll = (name: string, unpriced: string) => `SELECT start_ms, ${name} AS name, ${FIGURES},
+    ${unpriced} AS unpriced FROM request_sums ${where} AND grain_ms = ${DAY_MS} AND ${whose} AND channel <> ''`;
+  if (by !== "ref") return { sql: ofAll(by === "source" ? "channel" : by, "unpriced"), params };
+  // Requests without a reference: all of them minus those with one.
+  const [noName, unknown] = ["CAST(NULL AS TEXT)", "CAST(NULL AS BIGINT)"];
+  const minus = COUNTED.map((column) => `-${column}`);
+  const ofRefs = (name: string, figures: string) =>
+    `SELECT start_ms, ${name} AS name, ${figures}, ${unknown} AS unpriced FROM request_ref_days ${where}`;
+  const parts = [ofRefs("ref_id", FIGURES), ofAll(noName, unknown), ofRefs(noName, minus.join(", "))];
+  return { sql: parts.join(" UNION ALL "), params };
+}
 
-  #askerDays({ userId, project, apiKeyId, groupId, ...time }: SeriesFilter, by: SeriesBy): DaySource {
-    const conditions = daysOf(time)
-      .has("user_id", userId)
-      .has("project", project)
-      .has("api_key_id", apiKeyId)
-      .has("group_id", groupId);
-    const sql = `SELECT start_ms, ${ASKER_COLUMNS[by]} AS name, ${FIGURES}, unpriced
-      FROM request_asker_days ${conditions.where} AND channel <> ''`;
-    return { sql, params: conditions.params };
-  }
+function raw(filter: SeriesFilter, by: SeriesBy): DaySource {
+  const { where, params } = conditionsOf(filter);
+  const sql = `SELECT created_ms - created_ms % ${DAY_MS} AS start_ms, ${COLUMNS[by]} AS name, 1 AS requests,
+      prompt_tokens, completion_tokens, COALESCE(cost_nano_usd, 0) AS cost_nano_usd,
+      ${CACHE_COLUMNS.join(", ")}, CASE WHEN unpriced THEN 1 ELSE 0 END AS unpriced
+    FROM usage_records ${where}`;
+  return { sql, params };
+}
 
-  #kinds({ userId, fromMs, belowMs, model, backend }: SeriesFilter, by: SeriesBy): DaySource {
-    const days = daysOf({ fromMs, belowMs: belowMs + DAY_MS - 1 });
-    const { where, params } = days.has("model", model).has("backend", backend);
-    const whose = `user_id = $${params.push(userId ?? NO_ID)}`;
-    const ofAll = (name: string, unpriced: string) => `SELECT start_ms, ${name} AS name, ${FIGURES},
-      ${unpriced} AS unpriced FROM request_sums ${where} AND grain_ms = ${DAY_MS} AND ${whose} AND channel <> ''`;
-    if (by !== "ref") return { sql: ofAll(by === "source" ? "channel" : by, "unpriced"), params };
-    // Requests without a reference: all of them minus those with one.
-    const [noName, unknown] = ["CAST(NULL AS TEXT)", "CAST(NULL AS BIGINT)"];
-    const minus = COUNTED.map((column) => `-${column}`);
-    const ofRefs = (name: string, figures: string) =>
-      `SELECT start_ms, ${name} AS name, ${figures}, ${unknown} AS unpriced FROM request_ref_days ${where}`;
-    const parts = [ofRefs("ref_id", FIGURES), ofAll(noName, unknown), ofRefs(noName, minus.join(", "))];
-    return { sql: parts.join(" UNION ALL "), params };
-  }
-
-  #raw(filter: SeriesFilter, by: SeriesBy): DaySource {
-    const { where, params } = conditionsOf(filter);
-    const sql = `SELECT created_ms - created_ms % ${DAY_MS} AS start_ms, ${COLUMNS[by]} AS name, 1 AS requests,
-        prompt_tokens, completion_tokens, COALESCE(cost_nano_usd, 0) AS cost_nano_usd,
-        ${CACHE_COLUMNS.join(", ")}, CASE WHEN unpriced THEN 1 ELSE 0 END AS unpriced
-      FROM usage_records ${where}`;
-    return { sql, params };
-  }
-
-  #grouped({ sql, params }: DaySource, group: string, names: readonly string[] = []): Promise<DaySums[]> {
-    const list = names.map((_, i) => `$${params.length + i + 1}`);
-    return this.db.report<DaySums>(
-      `SELECT ${group}, ${summed([...COUNTED, "unpriced"])} FROM (${sql}) AS rows_of_days
-       ${list.length > 0 ? `WHERE COALESCE(name, '') IN (${list})` : ""} GROUP BY ${group} HAVING SUM(requests) > 0
-       LIMIT ${SUMS_MAX}`,
-      [...params, ...names],
-    );
-  }
+function grouped(
+  db: Database,
+  { sql, params }: DaySource,
+  group: string,
+  names: readonly string[] = [],
+): Promise<DaySums[]> {
+  const list = names.map((_, i) => `$${params.length + i + 1}`);
+  return db.report<DaySums>(
+    `SELECT ${group}, ${summed([...COUNTED, "unpriced"])} FROM (${sql}) AS rows_of_days
+     ${list.length > 0 ? `WHERE COALESCE(name, '') IN (${list})` : ""} GROUP BY ${group} HAVING SUM(requests) > 0
+     LIMIT ${SUMS_MAX}`,
+    [...params, ...names],
+  );
 }
 
 const isWholeDays = ({ fromMs, belowMs }: Time): boolean => fromMs % DAY_MS === 0 && belowMs % DAY_MS === 0;
@@ -240,7 +236,7 @@ class SeriesGroup {
   }
 }
 
-function seriesOf({ rows, all, count }: SeriesSums) {
+function seriesOf({ rows, all, count }: Awaited<ReturnType<typeof sumsOf>>) {
   const groups = new Map<string | null, SeriesGroup>();
   for (const row of rows) groups.getOrInsertComputed(row.name, () => new SeriesGroup()).add(row);
   const shown = [...groups]

@@ -3,12 +3,12 @@ import type { Actor } from "../../kernel/context.ts";
 import { fail } from "../../kernel/errors.ts";
 import type { Sweep } from "../../storage/contract.ts";
 import type { Needs } from "../foundation.ts";
-import { UsageList } from "./list.ts";
-import { CacheWatch, type LostCaches } from "./lost-caches.ts";
+import { usagePage, usagePageAfter } from "./list.ts";
+import { CacheWatch } from "./lost-caches.ts";
 import type { Filter } from "./methods.ts";
-import { clamp, type QueryBody, UsageQueries, usageQueryOf } from "./query.ts";
+import { clamp, type QueryBody, usageGroups, usageQueryOf, usageRows, usageTotals } from "./query.ts";
 import { type MonthKey, type MonthTotals, monthsBeforeMs } from "./rows.ts";
-import { type SeriesBy, type SeriesFilter, UsageSeries } from "./series.ts";
+import { readSeries, type SeriesBy, type SeriesFilter } from "./series.ts";
 import { UsageStore } from "./store.ts";
 
 const LIST = { fallback: 50, min: 1, max: 200 };
@@ -47,20 +47,14 @@ export interface UsageOptions extends Needs<"db" | "clock"> {
 
 export class Usage {
   readonly store: UsageStore;
-  readonly #queries: UsageQueries;
-  readonly #list: UsageList;
-  readonly #series: UsageSeries;
-  readonly #cacheWatch: CacheWatch;
+  readonly cacheWatch: CacheWatch;
   /** Waits, for a bounded time, until the journal is in the database. Set by the metering room. */
   settled: () => Promise<void> = async () => {};
 
   constructor(readonly options: UsageOptions) {
     const { db, clock } = options;
     this.store = new UsageStore(db);
-    this.#queries = new UsageQueries(db);
-    this.#list = new UsageList(db);
-    this.#series = new UsageSeries(db);
-    this.#cacheWatch = new CacheWatch(db, clock);
+    this.cacheWatch = new CacheWatch(db, clock);
   }
 
   async month(key: MonthKey): Promise<MonthTotals> {
@@ -79,18 +73,14 @@ export class Usage {
     await this.settled();
     const { userId } = actor;
     const fromMs = this.#keptFromMs(this.options.clock.now());
-    const page = await this.#list.page({ userId, project, limit, offset, fromMs });
+    const page = await usagePage(this.options.db, { userId, project, limit, offset, fromMs });
     return { ...page, limit, offset, project };
   }
 
   async series(actor: Actor, wanted: Wanted & { by: SeriesBy }) {
     const filter = filterOf(actor, wanted);
     await this.settled();
-    return this.#series.read(filter, wanted.by);
-  }
-
-  lostCaches(): Promise<LostCaches> {
-    return this.#cacheWatch.lost();
+    return readSeries(this.options.db, filter, wanted.by);
   }
 
   async records(actor: Actor, wanted: Wanted & { limit?: number | undefined; cursor?: string | undefined }) {
@@ -98,7 +88,7 @@ export class Usage {
     const limit = clamp(wanted.limit ?? PAGE.fallback, PAGE.min, PAGE.max);
     const after = wanted.cursor === undefined ? null : parseCursor(wanted.cursor);
     await this.settled();
-    const found = await this.#list.pageAfter(filter, { after, limit: limit + 1 });
+    const found = await usagePageAfter(this.options.db, filter, { after, limit: limit + 1 });
     const records = found.slice(0, limit);
     const last = records.at(-1);
     const next_cursor = found.length > limit && last ? `${Date.parse(last.created_at)}_${last.id}` : null;
@@ -118,14 +108,15 @@ export class Usage {
   async query(body: z.output<typeof QueryBody>) {
     const query = usageQueryOf(body);
     await this.settled();
-    const keptFromMs = this.#keptFromMs(this.options.clock.now());
+    const { db, clock } = this.options;
+    const keptFromMs = this.#keptFromMs(clock.now());
     // Sums outlive their rows, so the number of rows comes from the months whose rows are kept.
     const kept = query.fromMs < keptFromMs ? { ...query, fromMs: keptFromMs } : null;
     const [totals, grouped, records, keptTotals] = await Promise.all([
-      this.#queries.totals(query),
-      query.groupBy && this.#queries.groups(query, query.groupBy),
-      query.includeRecords ? this.#queries.records(kept ?? query) : null,
-      query.includeRecords && kept ? this.#queries.totals(kept) : null,
+      usageTotals(db, query),
+      query.groupBy && usageGroups(db, query, query.groupBy),
+      query.includeRecords ? usageRows(db, kept ?? query) : null,
+      query.includeRecords && kept ? usageTotals(db, kept) : null,
     ]);
     return {
       totals,

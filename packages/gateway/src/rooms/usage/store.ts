@@ -13,6 +13,7 @@ import {
   type KeySpend,
   type MonthKey,
   type MonthTotals,
+  NO_TOTALS,
   type RequestRow,
   SUM_COLUMNS,
   WHOLE_USER,
@@ -90,15 +91,6 @@ const KEYS = {
 const QUOTA_SUMS = `quota_tokens AS "quotaTokens", quota_cost_nano_usd AS "quotaCostNanoUsd", key_quota_tokens AS "keyQuotaTokens",
   key_quota_cost_nano_usd AS "keyQuotaCostNanoUsd"`;
 const QUOTA = `user_id AS "userId", month, project, ${QUOTA_SUMS}`;
-const NO_TOTALS: MonthTotals = {
-  requests: 0,
-  tokens: 0,
-  costNanoUsd: 0,
-  quotaTokens: 0,
-  quotaCostNanoUsd: 0,
-  keyQuotaTokens: 0,
-  keyQuotaCostNanoUsd: 0,
-};
 
 /** The part of a month's sums that quotas limit. */
 export interface MonthQuota
@@ -202,7 +194,6 @@ export class UsageStore {
     return row ?? NO_TOTALS;
   }
 
-  /** Sorted by how much of the quota each has used, the most first. */
   async projects({ userId, month }: Omit<MonthKey, "project">, most: number): Promise<MonthQuota[]> {
     return this.db.all<MonthQuota>(
       `SELECT ${QUOTA} FROM usage_months WHERE user_id = $1 AND month = $2 AND project <> $3
