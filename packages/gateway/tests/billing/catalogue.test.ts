@@ -67,6 +67,6 @@ describe("the built-in catalogue", () => {
       ],
       ...["Qwen/Qwen3-235B-A22B", "deepseek-coder:6.7b", "mixtral:8x7b", "mistral:7b", "starcoder2:15b"],
     ])
-      expect([id, pricing.priceOf(id)]).toEqual([id, null]);
+      expect([id, pricing.priceOf(id)]).toEqual([id, { input: null, output: null }]);
   });
 });

@@ -35,7 +35,7 @@ describe("prices", () => {
       price("openai/gpt-4o*", 2),
       price("openai/gpt-4o-mini", 3),
     ]);
-    const inputOf = (model: string) => own.priceOf(model, false)?.input;
+    const inputOf = (model: string) => own.priceOf(model, false).input;
     expect(inputOf("openai/else")).toBe(1);
     expect(inputOf("OpenAI/gpt-4o-2026")).toBe(2);
     expect(inputOf("openai/gpt-4o-mini")).toBe(3);

@@ -9,7 +9,7 @@ import {
 } from "@model-gateway/protocol/agent.ts";
 import type { z } from "zod";
 import type { ModelPool } from "../../backends/contract.ts";
-import { callInstance, type Subscription, serveCalls } from "../../bus/contract.ts";
+import { callInstance, serveCalls } from "../../bus/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -66,12 +66,11 @@ export class Agents {
   readonly #serving: Serving;
   readonly #streams: DeployStreams;
   readonly #presence: Presence;
-  readonly #commands: Subscription | null;
   readonly #tunnels: InstanceTunnels;
-  readonly #stopSweep: () => void;
+  /** Called when the room closes. */
+  readonly #ends: (() => void)[] = [];
   /** Models that are served always or on demand, wherever there is room. */
   readonly fleet: Fleet;
-  #stopRetiring = () => {};
   #isRetiring = false;
   #placing: Promise<unknown> = Promise.resolve();
   #closed = false;
@@ -102,13 +101,13 @@ export class Agents {
       onDeregistered: (agentId) => this.#onDeregistered(agentId),
     });
     const execute = (command: unknown) => this.#execute(Command.parse(command));
-    this.#commands = requests && serveCalls(requests, commandsOf(instance), execute);
+    if (requests) this.#ends.push(serveCalls(requests, commandsOf(instance), execute));
     this.#tunnels = new InstanceTunnels({
       ...options,
       instance,
       local: (agentId) => this.#sessions.get(agentId)?.link.tunnel ?? null,
     });
-    this.#stopSweep = clock.every(SWEEP_MS, () => this.#sweep());
+    this.#ends.push(clock.every(SWEEP_MS, () => this.#sweep()));
     this.fleet = new Fleet({ ...options, serving: this.#serving, agents: this });
   }
 
@@ -240,9 +239,9 @@ export class Agents {
     if (othersStay) for (const session of this.#sessions.values()) session.note({ isLeaving: true });
     if (othersStay) this.#announceAll();
     // Tell the others first: otherwise they drop their requests through here when the node appears elsewhere.
-    const cancelTelling = clock.after(ANNOUNCED_MS, () => {
+    const tellNodes = () => {
       if (othersStay) for (const { link } of this.#sessions.values()) link.leaving();
-    });
+    };
     const close = () => {
       const mayStay = othersStay && clock.elapsed() - beganMs < MOVED_WITHIN_MS;
       for (const session of [...this.#sessions.values()])
@@ -250,21 +249,15 @@ export class Agents {
           session.close(1001, "this instance is stopping");
     };
     close();
-    const cancelClosing = clock.every(SWEEP_MS / 10, close);
-    this.#stopRetiring = () => {
-      cancelTelling();
-      cancelClosing();
-    };
+    this.#ends.push(clock.after(ANNOUNCED_MS, tellNodes), clock.every(SWEEP_MS / 10, close));
   }
 
   close(): void {
     for (const session of [...this.#sessions.values()]) session.close(1001, "this instance is stopping");
     this.#closed = true;
-    this.#stopSweep();
+    for (const end of this.#ends) end();
     this.fleet.close();
-    this.#stopRetiring();
     this.#presence.close();
-    this.#commands?.();
     this.#tunnels.close();
   }
 

@@ -175,7 +175,7 @@ export const listPrices = defineMethod({
     ];
     return models.map((model) => {
       const isOwn = params.type === undefined ? routing.router.isOwn(model) : routing.isOwnType(params.type);
-      const { input, output } = billing.priceOf(model, isOwn);
+      const { input, output } = billing.pricing.priceOf(model, isOwn);
       const capabilities = routing.router.capabilitiesOf(model);
       const units = billing.pricing.unitRatesOf(model, isOwn);
       const isPriced = input !== null || isPerUnit(units) || filmed.has(model);

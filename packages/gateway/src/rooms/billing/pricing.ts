@@ -205,15 +205,11 @@ export class Pricing {
     return { inputNanoUsd: input / PICO_PER_NANO, outputNanoUsd: output / PICO_PER_NANO };
   }
 
-  /** Dollars per million tokens; null: the model has no token price. */
-  priceOf(model: string, isOwn = false): { input: number; output: number } | null {
+  /** Dollars per million tokens; null: the model has no token price. On own hardware, built-in prices do not count. */
+  priceOf(model: string, isOwn = false): { input: number | null; output: number | null } {
     const rates = this.#terms(model, isOwn).tokens?.rates;
-    return rates
-      ? {
-          input: rates.input / PICO_PER_TOKEN_PER_USD_PER_MILLION,
-          output: rates.output / PICO_PER_TOKEN_PER_USD_PER_MILLION,
-        }
-      : null;
+    const usd = (pico?: number) => (pico === undefined ? null : pico / PICO_PER_TOKEN_PER_USD_PER_MILLION);
+    return { input: usd(rates?.input), output: usd(rates?.output) };
   }
 
   partsOf(model: string, isOwn = false): PriceParts {

@@ -23,7 +23,7 @@ export const prices = defineRoute({
     prices: routing.callableModels().map(({ id }) => {
       const model = routing.routes.targetsOf(id)?.[0]?.model ?? id;
       const isOwn = routing.router.isOwn(model);
-      const price = billing.priceOf(model, isOwn);
+      const price = billing.pricing.priceOf(model, isOwn);
       return { model: id, ...price, not_billed: isOwn && price.input === null };
     }),
   }),

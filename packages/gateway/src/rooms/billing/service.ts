@@ -103,11 +103,6 @@ export class Billing {
     return tier;
   }
 
-  /** In dollars per million tokens. On own hardware, built-in prices do not count. */
-  priceOf(model: string, isOwn: boolean): { input: number | null; output: number | null } {
-    return this.pricing.priceOf(model, isOwn) ?? { input: null, output: null };
-  }
-
   /** Patterns with a price that administrators set: `openai/*`. */
   get pricePatterns(): string[] {
     return [...this.#ownPrices].filter((match) => match.endsWith("*"));

@@ -257,7 +257,7 @@ export class MeteringService {
     if (!refusesUnpriced && !tool) return;
     const isLimited = payer.groupId !== null || budgetsOf(payer.keyLimits) > 0;
     if (!isLimited && limitOf(billing.tier(payer.tier)) === null) return;
-    const isPriced = billing.priceOf(model, false).input !== null;
+    const isPriced = billing.pricing.priceOf(model, false).input !== null;
     if (isPriced && tool) refuseTool(tool);
     if (!isPriced && refusesUnpriced) refuseUnpriced(model);
   }

@@ -3,7 +3,6 @@ import { BoundedMap } from "../../kernel/bounded.ts";
 import type { Counter } from "../../observe/metrics.ts";
 import type { Needs } from "../foundation.ts";
 import type { Entry } from "./entry.ts";
-import type { Circuitry } from "./router.ts";
 
 export const FAILURES_TO_OPEN = 3;
 export const OPEN_MS = 30_000;
@@ -282,8 +281,9 @@ interface BoardOptions extends Needs<"bus" | "clock" | "log" | "metrics"> {
 }
 
 /** Keeps circuits and refused keys the same on every instance. */
-export class CircuitBoard implements Circuitry {
-  readonly claim: Circuitry["claim"];
+export class CircuitBoard {
+  /** Whether this instance may send an open circuit's test call; null: it is the only instance. */
+  readonly claim: ((entry: Entry, circuit: Circuit) => Promise<boolean>) | null;
   readonly #me = crypto.randomUUID();
   readonly #changes: Counter;
   readonly close: () => void;

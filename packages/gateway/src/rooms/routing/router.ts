@@ -8,7 +8,7 @@ import {
 import { nearestTo } from "../../kernel/affinity.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type ErrorName, fail, ServiceError } from "../../kernel/errors.ts";
-import { ALL, type Circuit, type CircuitEvent } from "./circuit.ts";
+import { ALL, type Circuit, type CircuitBoard } from "./circuit.ts";
 import { type Background, type Entry, modelsOf } from "./entry.ts";
 import type { RouteTarget } from "./model-routes.ts";
 import {
@@ -83,12 +83,7 @@ const unsupported: Record<Ability, string> = {
   moderation: "the backend does not support moderations",
 };
 
-/** Changes circuits on this instance and the others. */
-export interface Circuitry {
-  tell(entry: Entry, event: CircuitEvent): void;
-  /** Whether this instance may send an open circuit's test call; null: it is the only instance. */
-  claim: ((entry: Entry, circuit: Circuit) => Promise<boolean>) | null;
-}
+type Circuitry = Pick<CircuitBoard, "tell" | "claim">;
 const ALONE: Circuitry = { tell: (entry, event) => void entry.circuits.apply(event), claim: null };
 export interface RoutableModel extends ModelInfo {
   /** The name of the first backend that serves it. */

@@ -58,9 +58,9 @@ export class Routing {
   suspicions = 0;
 
   constructor(readonly options: RoutingOptions) {
-    const { db, bus, counter, clock, log, metrics, factory, sealer } = options;
+    const { db, bus, counter, clock, log, factory, sealer } = options;
     this.aliases = new Aliases(bus, (model) => this.router.isListed(model) || this.routes.has(model));
-    this.routes = new ModelRoutes({ db, bus, clock, log });
+    this.routes = new ModelRoutes(options);
     this.#store = new BackendStore(db, sealer, (backend) =>
       log.error("a backend's key was sealed with another SERVICE_JWT_SECRET; register it again", { backend }),
     );
@@ -68,10 +68,7 @@ export class Routing {
     const isCommon = ({ persisted, isAdopted, config }: Entry) =>
       (persisted || isAdopted) && !factory.isBridgeUrl(config.url);
     this.#circuits = new CircuitBoard({
-      bus,
-      clock,
-      log,
-      metrics,
+      ...options,
       entries: this.entries,
       isCommon,
       takeTurn: async (key) => (await counter.hit([{ key, max: 1, windowMs: TEST_PAUSE_MS }])) === null,
@@ -79,8 +76,7 @@ export class Routing {
     });
     this.router = new Router(this.entries, clock, this.#circuits, options.choice);
     this.#health = new HealthChecker({
-      clock,
-      log,
+      ...options,
       entries: this.entries,
       refresh: () => this.reload(),
       changed: (entry, before) => {

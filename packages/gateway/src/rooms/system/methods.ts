@@ -115,7 +115,7 @@ export const listModels = defineMethod({
     return routing.callableModels().map(({ id, owned_by, available }) => {
       const targets = routing.routes.targetsOf(id)?.toSorted((a, b) => a.order - b.order) ?? null;
       const model = targets?.[0]?.model ?? id;
-      const { input, output } = billing.priceOf(model, routing.router.isOwn(model));
+      const { input, output } = billing.pricing.priceOf(model, routing.router.isOwn(model));
       return {
         id,
         targets: targets?.map((target) => target.model) ?? null,
