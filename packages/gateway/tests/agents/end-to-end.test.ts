@@ -14,7 +14,7 @@ import {
 } from "@model-gateway/testing/node.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { signal } from "../../../agent/src/guard/processes.ts";
-import { enginePid, follow, type RegisteredNode, registerNode, routableBackend } from "./support.ts";
+import { enginePid, follow, type RegisteredNode, registerNode } from "./support.ts";
 
 const weights = crypto.getRandomValues(new Uint8Array(400_000));
 let files: FileServer;
@@ -64,7 +64,7 @@ describe.each(ways)("two nodes, reached by $via", ({ via, top }) => {
     rmSync(dataDir, { recursive: true, force: true });
   });
 
-  const backend = (modelId: string) => routableBackend(gateway, modelId);
+  const backend = (modelId: string) => gateway.app.rooms.agents.backend(modelId);
   /** A chat turn as a client of the gateway has it. */
   const ask = (model: string, stream = false) =>
     fetch(`${gateway.url}/v1/chat/completions`, {

@@ -21,7 +21,6 @@ import {
   follow,
   refuseStreams,
   registerNode,
-  routableBackend,
   serveTunnel,
 } from "./support.ts";
 
@@ -169,7 +168,7 @@ describe.each(sharings)("a node that takes two, behind two instances %s", (shari
     for (let served = 0; served < answers.length; served += 2) {
       await until("two are asked", () => letGo.length === 2);
       for (const gateway of gateways) {
-        const backend = routableBackend(gateway, MODEL)!;
+        const backend = gateway.app.rooms.agents.backend(MODEL)!;
         expect((await backend.probe(AbortSignal.timeout(5_000))).state).toBe("Healthy");
       }
       expect(engine.requests.filter(({ method }) => method === "POST").length).toBe(served + 2);

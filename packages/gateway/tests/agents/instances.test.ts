@@ -7,7 +7,7 @@ import { until } from "@model-gateway/testing/until.ts";
 import { BackendError } from "../../src/backends/contract.ts";
 import { type Company, company, sharings } from "../instances/support.ts";
 import { abortable, readerOf, textOf } from "../support/backends.ts";
-import { chat, deployedBefore, dialRaw, follow, routableBackend, serveTunnel } from "./support.ts";
+import { chat, deployedBefore, dialRaw, follow, serveTunnel } from "./support.ts";
 
 describe.each(sharings)("two instances %s", (sharing) => {
   let together: Company;
@@ -67,7 +67,7 @@ describe.each(sharings)("two instances %s", (sharing) => {
       ok: true,
       stream_id: null,
     });
-    expect(routableBackend(a, "tiny")).toBeNull();
+    expect(a.app.rooms.agents.backend("tiny")).toBeNull();
     await b.rpc("agents.deregister", { agent_id: node.agent_id }, admin);
     expect((await raw.closed).code).toBe(4003);
     await until("b hears that it failed", () => heard.last()?.message === "the node was deregistered");
@@ -92,6 +92,7 @@ describe.each(sharings)("two instances %s", (sharing) => {
     ];
     serveTunnel(raw, { baseUrl: `http://127.0.0.1:${engine.port}`, apiKey: "engine-key" });
     await raw.hello({ host: "127.0.0.1", direct: true, models });
+    const backend = (gateway: TestGateway, modelId: string) => gateway.app.rooms.agents.backend(modelId);
     const ways = async (gateway: TestGateway) =>
       (await on(gateway)).models.map(({ via }: { via: string }) => via).join();
     // The engine there does not list the other model, so it may be anyone's.
@@ -99,12 +100,12 @@ describe.each(sharings)("two instances %s", (sharing) => {
       await until("it is decided", async () => (await ways(gateway)) === "direct,tunnel");
     for (const gateway of [a, b])
       for (const modelId of ["tiny", "hidden"])
-        expect(await chat(routableBackend(gateway, modelId), modelId)).toContain("hello");
+        expect(await chat(backend(gateway, modelId), modelId)).toContain("hello");
     expect(JSON.stringify(await on(b))).not.toContain("engine-key");
 
     raw.socket.close();
     await untilSeen(b, false);
-    expect([routableBackend(b, "tiny"), routableBackend(b, "hidden")]).toEqual([null, null]);
+    expect([backend(b, "tiny"), backend(b, "hidden")]).toEqual([null, null]);
     engine.stop(true);
   });
 
@@ -113,7 +114,7 @@ describe.each(sharings)("two instances %s", (sharing) => {
     const raw = await dialRaw(a, node.token);
     const tunnel = serveTunnel(raw, { baseUrl: engine.baseUrl, apiKey: null });
     await raw.hello({ models: [{ model_id: "tiny", port: 20_000 }] });
-    const backend = () => routableBackend(b, "tiny");
+    const backend = () => b.app.rooms.agents.backend("tiny");
     await until("b can route to it", () => backend() !== null);
     const call = (signal: AbortSignal, bytes = "{}") =>
       backend()!.chat!({
@@ -155,7 +156,7 @@ describe.each(sharings)("two instances %s", (sharing) => {
       await raw.hello({ models });
       return raw;
     };
-    const backend = () => routableBackend(b, "tiny");
+    const backend = () => b.app.rooms.agents.backend("tiny");
     const ask = () =>
       backend()!.chat!({
         model: "tiny",
@@ -179,7 +180,7 @@ describe.each(sharings)("two instances %s", (sharing) => {
     clock.advance(100);
     await until("the node is told", () => first.received.some(({ method }) => method === "agent.leaving"));
     const second = await dial(b, "/echo");
-    await until("a knows that it moved", () => routableBackend(a, "tiny") !== null);
+    await until("a knows that it moved", () => a.app.rooms.agents.backend("tiny") !== null);
     expect(await textOf(await ask())).toBe("{}");
     while (await read());
     expect(heard.match(/data: /g)).toHaveLength(300);
@@ -205,7 +206,7 @@ describe.each(sharings)("two instances %s", (sharing) => {
       "both know the new one only",
       async () => (await models(a)) === "new" && (await models(b)) === "new",
     );
-    expect(routableBackend(a, "old")).toBeNull();
+    expect(a.app.rooms.agents.backend("old")).toBeNull();
     for (const gateway of [a, b])
       expect(await gateway.rpc("system.status")).toMatchObject({ agents_online: 1, models_deployed: 1 });
   });

@@ -6,16 +6,7 @@ import { failure } from "@model-gateway/testing/failure.ts";
 import { bootGateway, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream, wholeStream } from "@model-gateway/testing/upstream.ts";
-import {
-  chat,
-  deployedBefore,
-  dialRaw,
-  follow,
-  HELLO,
-  type RawNode,
-  routableBackend,
-  serveTunnel,
-} from "./support.ts";
+import { chat, deployedBefore, dialRaw, follow, HELLO, type RawNode, serveTunnel } from "./support.ts";
 
 let gateway: TestGateway;
 let clock: ManualClock;
@@ -35,7 +26,7 @@ async function register(machine_name: string, ...deployed: string[]) {
   return node as { agent_id: string; token: string };
 }
 const status = (agent_id: string) => rpc("agents.status", { agent_id });
-const backend = (modelId: string) => routableBackend(gateway, modelId);
+const backend = (modelId: string) => gateway.app.rooms.agents.backend(modelId);
 const orders = (node: RawNode, method: string) =>
   node.received.filter((message) => message.method === method);
 const serving = (...ids: string[]) => ids.map((model_id, i) => ({ model_id, port: 20_000 + i }));

@@ -28,12 +28,6 @@ export interface Followed {
   stop(): void;
 }
 
-/** The backend of a model on nodes, if calls can be sent to it. */
-export const routableBackend = ({ app }: Pick<TestGateway, "app">, modelId: string): Backend | null =>
-  app.rooms.routing.entries.find(
-    ({ config, state }) => config.name === `agent-${modelId}` && state === "Healthy",
-  )?.backend ?? null;
-
 /** Everything that is told on one notification stream, as a subscriber hears it. */
 export async function follow(gateway: TestGateway, streamId: string): Promise<Followed> {
   const leave = new AbortController();

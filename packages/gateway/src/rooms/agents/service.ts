@@ -8,7 +8,7 @@ import {
   type ServingOptions,
 } from "@model-gateway/protocol/agent.ts";
 import type { z } from "zod";
-import type { ModelPool } from "../../backends/contract.ts";
+import type { Backend, ModelPool } from "../../backends/contract.ts";
 import { callInstance, serveCalls } from "../../bus/contract.ts";
 import { isoTime } from "../../kernel/clock.ts";
 import { fail } from "../../kernel/errors.ts";
@@ -229,6 +229,11 @@ export class Agents {
       gpu_nodes: online.filter(({ gpus }) => gpus.length > 0).length,
       models_deployed: new Set(models).size,
     };
+  }
+
+  /** The backend `agent-<model_id>`, if it is routable on this instance. */
+  backend(modelId: string): Backend | null {
+    return this.#serving.backend(modelId);
   }
 
   /** Moves nodes to other instances, if there are any. Each connection stays until its node has a new one and is idle. */

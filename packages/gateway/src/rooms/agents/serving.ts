@@ -1,5 +1,5 @@
 import type { ServingModel } from "@model-gateway/protocol/agent.ts";
-import { BackendError, type ModelPool, type NodeTunnel } from "../../backends/contract.ts";
+import { type Backend, BackendError, type ModelPool, type NodeTunnel } from "../../backends/contract.ts";
 import type { AgentsOptions } from "./service.ts";
 import { comingModels, type NodeState } from "./session.ts";
 
@@ -93,6 +93,11 @@ export class Serving {
 
   via(agentId: string, modelId: string): "direct" | "tunnel" | null {
     return this.#models.get(modelId)?.pool.via(agentId) ?? null;
+  }
+
+  backend(modelId: string): Backend | null {
+    const model = this.#models.get(modelId);
+    return model?.registered === "serving" ? model.pool.backend : null;
   }
 
   #model(modelId: string): Model {

@@ -90,13 +90,10 @@ export class AgentStore {
     modelId: string,
     { besideBackends, now }: { besideBackends: boolean; now: string },
   ): Promise<void> {
-    const row = { agent_id: agentId, model_id: modelId, beside_backends: besideBackends };
-    await upsertRow(
-      this.db,
-      "agent_deployments",
-      { ...row, was_ready: false, created_at: now },
-      { key: "agent_id, model_id", kept: ["was_ready", "created_at"] },
-    );
+    const key = { agent_id: agentId, model_id: modelId };
+    const row = { ...key, beside_backends: besideBackends, was_ready: false, created_at: now };
+    const conflict = { key: "agent_id, model_id", kept: ["was_ready", "created_at"] as const };
+    await upsertRow(this.db, "agent_deployments", row, conflict);
   }
 
   async wasReady(agentId: string, modelId: string): Promise<void> {

@@ -1,8 +1,9 @@
 import type { Backend, HealthState, ProbeResult } from "../../backends/contract.ts";
 import { oneAtATime } from "../../kernel/bounded.ts";
-import { type Clock, withDeadline } from "../../kernel/clock.ts";
-import { inBackground, type Log } from "../../kernel/log.ts";
+import { withDeadline } from "../../kernel/clock.ts";
+import { inBackground } from "../../kernel/log.ts";
 import { hideSecrets } from "../../kernel/secrets.ts";
+import type { Needs } from "../foundation.ts";
 import { type Entry, isServing, type TimedProbe } from "./entry.ts";
 
 const PROBE_PERIOD_MS = 60_000;
@@ -30,9 +31,7 @@ export function recoveryPauseMs(awayMs: number): number {
   return Math.min(RECOVERY_PAUSE_MAX_MS, Math.max(RECOVERY_PAUSE_MIN_MS, awayMs * RECOVERY_PAUSE_SHARE));
 }
 
-interface HealthOptions {
-  clock: Clock;
-  log: Log;
+interface HealthOptions extends Needs<"clock" | "log"> {
   entries: readonly Entry[];
   refresh(): Promise<void>;
   changed(entry: Entry, before: HealthState): void;
