@@ -84,8 +84,15 @@ describe("what counts against a backend", () => {
     expect((await bench.chat({}, other)).status).toBe(200);
   });
 
-  test("501 and a stream where none was asked for do not", async () => {
+  test("501, a conflict and a stream where none was asked for do not", async () => {
     bench = await bootInference();
+    bench.upstream.answer((_, reply) => reply.json({ error: "another request changes it" }, 409));
+    for (const text of ["a", "b", "c", "d"]) {
+      const answer = await say(text);
+      expect(answer.status).toBe(502);
+      expect(answer.headers.get("x-should-retry")).toBeNull();
+    }
+    expect((await entryOf("first")).circuit).toMatchObject({ state: "closed", consecutive_failures: 0 });
     bench.upstream.answer((_, reply) => reply.json({ error: "no such feature" }, 501));
     for (const text of ["a", "b", "c", "d"]) {
       const answer = await say(text);

@@ -177,22 +177,23 @@ const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["request", "unsupported"
 /** The one status above 499 that refuses a request because of what it asks for. */
 const NOT_IMPLEMENTED = 501;
 
-/** A retry would be refused again. */
+/** A retry would be refused again. A conflict may be over by then. */
 export function isFinal(error: unknown): boolean {
   const cause = error instanceof ServiceError ? error.cause : error;
-  if (!(cause instanceof BackendError) || cause.kind !== "upstream" || cause.status === undefined)
-    return false;
-  const { status } = cause;
-  if (status === NOT_IMPLEMENTED) return true;
-  return status < 500 && !BACKEND_AT_FAULT.has(status) && status !== 409;
+  return cause instanceof BackendError && isRefusal(cause) && cause.status !== 409;
 }
+
+const isRefusal = ({ kind, status }: BackendError): boolean =>
+  kind === "upstream" &&
+  status !== undefined &&
+  (status === NOT_IMPLEMENTED || (status < 500 && !BACKEND_AT_FAULT.has(status)));
 
 /** Reports the end of a call to the circuit. If the backend refused the request itself, the backend works. */
 export function reportTo(route: Route, error: unknown): void {
   if (!(error instanceof BackendError) || NOT_ABOUT_BACKEND.has(error.kind)) route.abandoned();
   else if (error.kind === "busy") route.full();
   else if (isOverloaded(error)) route.abandoned();
-  else if (isFinal(error)) route.succeeded();
+  else if (isRefusal(error)) route.succeeded();
   else {
     const { kind, message: cause } = error;
     route.failed({ cause, isAnswered: kind === "upstream", isUnreached: kind === "connect" });
