@@ -479,6 +479,7 @@ export type BackendErrorKind =
   | "connect"
   | "busy"
   | "transport"
+  | "too_large"
   | "gone"
   | "upstream"
   | "mismatch"

@@ -399,25 +399,33 @@ describe.each(Object.entries(VOICES))("%s", (_, [path, body]) => {
     await paid(before, vendor);
   });
 
-  test.each(["it is left", "its key is revoked", "the gateway's own deadline passes"])(
-    "%s before a whole answer comes",
-    async (ending) => {
-      await whole(path, body);
-      const before = await rowIds();
-      const { key, revoke } = await revoked();
-      const unstreamed = path.replace("streamGenerateContent?alt=sse", "generateContent");
-      const { answer, leaving, vendor } = await ask(unstreamed, { ...body, stream: false }, key);
-      if (ending.includes("deadline")) {
-        expire();
+  test.each([
+    "it is left",
+    "its key is revoked",
+    "the gateway's own deadline passes",
+    "it is larger than the gateway reads",
+  ])("%s before a whole answer comes", async (ending) => {
+    await whole(path, body);
+    const before = await rowIds();
+    const { key, revoke } = await revoked();
+    const unstreamed = path.replace("streamGenerateContent?alt=sse", "generateContent");
+    const { answer, leaving, vendor } = await ask(unstreamed, { ...body, stream: false }, key);
+    if (ending.includes("deadline")) {
+      expire();
+      expect((await answer).status).toBe(502);
+    } else {
+      elapsedMs += 3 * THOUGHT_MS;
+      if (ending.includes("left")) leaving.abort();
+      else if (ending.includes("revoked")) await revoke();
+      else {
+        const headers = { "content-type": "application/json", "content-length": String(2 ** 29) };
+        vendor.reply.head(200, headers);
+        await vendor.reply.write("{");
         expect((await answer).status).toBe(502);
-      } else {
-        elapsedMs += 3 * THOUGHT_MS;
-        if (ending.includes("left")) leaving.abort();
-        else await revoke();
       }
-      await paid(before, vendor);
-    },
-  );
+    }
+    await paid(before, vendor);
+  });
 });
 
 test.each([

@@ -39,9 +39,10 @@ export interface HttpAnswer extends Answer {
  * Why there is no answer.
  * - `connect`: nothing was sent, so the request can be tried elsewhere
  * - `transport`: the connection or the answer broke after that
+ * - `too_large`: the answer is larger than was asked for
  * - `request`: the request cannot be sent as it is
  */
-export type FailureKind = "connect" | "transport" | "request";
+export type FailureKind = "connect" | "transport" | "too_large" | "request";
 
 export interface OriginOptions {
   /** Scheme, host and port; only http. */

@@ -163,7 +163,7 @@ export class IncomingAnswer implements HttpAnswer, ResponseEvents, Flow {
   }
 
   #tooLarge(bytesMax: number): Error {
-    return this.errors.failure("transport", answerTooLarge(bytesMax));
+    return this.errors.failure("too_large", answerTooLarge(bytesMax));
   }
 
   #reserve(length: number): void {

@@ -326,7 +326,7 @@ describe("an origin", () => {
       if (request === 1) socket.write(withLength("x".repeat(1_000)));
     });
     const answer = await origin.post("/", "{}", never());
-    expect(await failureOf(answer.bytes(10))).toMatchObject({ kind: "transport" });
+    expect(await failureOf(answer.bytes(10))).toMatchObject({ kind: "too_large" });
 
     const endless = await serving((socket) => {
       socket.write("HTTP/1.1 200 OK\r\n\r\n");
@@ -334,7 +334,7 @@ describe("an origin", () => {
       more();
     });
     const stream = await endless.origin.post("/", "{}", never());
-    expect(await failureOf(stream.bytes(100_000))).toMatchObject({ kind: "transport" });
+    expect(await failureOf(stream.bytes(100_000))).toMatchObject({ kind: "too_large" });
     await until("the endless one is broken off", () => endless.sockets.size === 0);
   });
 

@@ -200,6 +200,10 @@ function figuresOf(members: Record<string, unknown>, detail: string): Overflow {
 
 /** A whole body, or null when it is larger than `bytesMax`. */
 export async function wholeBody(response: Response, bytesMax: number): Promise<Buffer | null> {
+  if (Number(response.headers.get("content-length")) > bytesMax) {
+    void response.body?.cancel();
+    return null;
+  }
   const pieces: Uint8Array[] = [];
   let size = 0;
   for await (const piece of (response.body ?? []) as AsyncIterable<Uint8Array>) {
@@ -210,7 +214,7 @@ export async function wholeBody(response: Response, bytesMax: number): Promise<B
   return Buffer.concat(pieces);
 }
 
-const tooLarge = (bytesMax: number) => new BackendError("transport", answerTooLarge(bytesMax));
+const tooLarge = (bytesMax: number) => new BackendError("too_large", answerTooLarge(bytesMax));
 
 export class ResponseAnswer implements Answer, Flow {
   #reader: PieceReader | null = null;

@@ -173,7 +173,13 @@ type Untimed<Event> = Event extends unknown ? Omit<Event, "atMs"> : never;
 const BACKEND_AT_FAULT = new Set([401, 408, 429]);
 
 /** Failures that do not show whether the backend works. */
-const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set(["request", "unsupported", "mismatch", "gone"]);
+const NOT_ABOUT_BACKEND: ReadonlySet<string> = new Set([
+  "request",
+  "unsupported",
+  "mismatch",
+  "gone",
+  "too_large",
+]);
 /** The one status above 499 that refuses a request because of what it asks for. */
 const NOT_IMPLEMENTED = 501;
 

@@ -79,7 +79,9 @@ const mayBeTaken = (error: unknown): boolean => {
   if (error instanceof ServiceError) return false;
   if (!(error instanceof BackendError)) return true;
   const { kind, status = 0 } = error;
-  return kind === "upstream" ? UNCLEAR_STATUSES.has(status) : kind === "transport" || kind === "gone";
+  return kind === "upstream"
+    ? UNCLEAR_STATUSES.has(status)
+    : ["transport", "too_large", "gone"].includes(kind);
 };
 
 /** The id makes it harmless to charge a job twice. */

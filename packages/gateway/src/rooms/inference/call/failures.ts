@@ -83,7 +83,7 @@ function overflowWords({ promptTokens, contextTokens }: Overflow, detail: string
 
 /** Whether another target of a model route may succeed. A malformed request fails everywhere. */
 export function mayFallBack(error: unknown): boolean {
-  if (!(error instanceof BackendError) || error.kind === "request") return false;
+  if (!(error instanceof BackendError) || ["request", "too_large"].includes(error.kind)) return false;
   if (error.refusal?.overflow) return true;
   return error.kind !== "upstream" || !UNACCEPTABLE.has(error.status ?? 0);
 }

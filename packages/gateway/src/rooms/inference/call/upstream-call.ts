@@ -105,7 +105,7 @@ export class UpstreamCall {
   #unsentAttempt = 0;
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
-  /** Ended on our side: client gone, key revoked, deadline passed, or shutdown. */
+  /** Ended on our side: client gone, key revoked, deadline passed, answer larger than we read, or shutdown. */
   #isEndedHere = false;
   /** Usage that the upstream reported together with a failure. */
   #failureUsage: UsageReport = null;
@@ -314,7 +314,8 @@ export class UpstreamCall {
     } else if (isUnsent(error)) this.unsent();
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
-    this.#isEndedHere = this.watched.isAborted || left;
+    const isTooLarge = reason instanceof BackendError && reason.kind === "too_large";
+    this.#isEndedHere = this.watched.isAborted || left || isTooLarge;
     this.#failureUsage = reason instanceof BackendError ? readUsage(reason.usage) : null;
     this.#failure = left ? CLIENT_LEFT.code : reason instanceof BackendError ? reason.kind : "internal";
     this.observed.broke(reason);
