@@ -1096,6 +1096,18 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       await confirmed.stop();
       expect((await tokensOf(person)).map(([, completion]) => completion)).toContain(1);
     });
+    test("shorter instructions are read only once the upstream has confirmed them", async () => {
+      const person = await personWith(1_000);
+      const session = await open(person, { instructions: "word ".repeat(400), max_output_tokens: 10 });
+      await heard(session, "session.updated");
+      upstream.silentOn.add("session.update");
+      await session.send({ type: "session.update", session: { instructions: "Hi" } });
+      await session.send({ type: "response.create" });
+      await until("it is asked for", () => received("response.create").length === 1);
+      await session.stop();
+      const [[prompt] = []] = await tokensOf(person);
+      expect(prompt).toBeGreaterThanOrEqual(400);
+    });
     test("sound that is played faster than it was made costs what was made", async () => {
       const person = await personWith(1_000);
       const session = await open(person, { speed: 1.5 });

@@ -10,6 +10,7 @@ const COMPRESSED_BYTES_PER_SECOND = 2_000;
 const SPEED_MAX = 4;
 
 type Direction = "input" | "output";
+export type SaidBy = "client" | "upstream";
 const DIRECTIONS = ["input", "output"] as const;
 
 const bytesOfBase64 = (text: string): number => Math.floor((text.length * 3) / 4);
@@ -36,7 +37,7 @@ export class AudioFormats {
   }
 
   /** Reads the audio formats of a session. What makes audio shorter, or cheaper, counts only once the upstream confirms it. */
-  configure(session: Record<string, unknown>, saidBy: "client" | "upstream"): void {
+  configure(session: Record<string, unknown>, saidBy: SaidBy): void {
     const audio = isObject(session.audio) ? session.audio : {};
     const input = isObject(audio.input) ? audio.input : {};
     const wish = input.transcription ?? session.input_audio_transcription;

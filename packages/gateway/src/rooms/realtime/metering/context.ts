@@ -6,7 +6,7 @@ import { isPlausible } from "../../../kernel/usage-parts.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import { type AskedEvents, BEGINS_WITHIN_MS, type Committed } from "./asked.ts";
-import { AudioFormats } from "./audio.ts";
+import { AudioFormats, type SaidBy } from "./audio.ts";
 import { limitIn } from "./limits.ts";
 
 /** Context window of a model whose window is not in the price table. */
@@ -69,17 +69,18 @@ export class SessionContext {
   }
 
   /** What makes an answer shorter or cheaper counts only once the upstream confirms it. */
-  #adjust(session: Record<string, unknown>, saidBy: "client" | "upstream"): void {
+  #adjust(session: Record<string, unknown>, saidBy: SaidBy): void {
     this.formats.configure(session, saidBy);
     const limit = limitIn(session);
     if (limit !== undefined)
       this.outputLimit = saidBy === "client" ? Math.max(this.outputLimit, limit) : limit;
   }
 
-  configure(session: Record<string, unknown>): void {
-    this.#adjust(session, "client");
+  #configure(session: Record<string, unknown>, saidBy: SaidBy): void {
+    this.#adjust(session, saidBy);
     for (const [name, value] of Object.entries(session)) {
-      const tokens = this.tokensIn(value);
+      const before = saidBy === "client" ? (this.#settings.get(name) ?? 0) : 0;
+      const tokens = Math.max(before, this.tokensIn(value));
       if (this.#settings.has(name) || this.#settings.size < SETTINGS_MAX) this.#settings.set(name, tokens);
       else this.#settings.set(OTHER_SETTINGS, (this.#settings.get(OTHER_SETTINGS) ?? 0) + tokens);
     }
@@ -111,7 +112,7 @@ export class SessionContext {
   client(event: Record<string, unknown>): Committed | undefined {
     if (event.type === "session.update") {
       this.#updates++;
-      if (isObject(event.session)) this.configure(event.session);
+      if (isObject(event.session)) this.#configure(event.session, "client");
     } else if (event.type === "input_audio_buffer.append") {
       const seconds = this.formats.secondsOf(text(event.audio), "input");
       this.#appendedSeconds += seconds;
@@ -151,8 +152,9 @@ export class SessionContext {
     if ((event.type === "session.created" || event.type === "session.updated") && isObject(event.session)) {
       // The vendor's default instructions are input of every response, too.
       const { instructions, tools, ...rest } = event.session;
-      this.#adjust(rest, this.#updates > 0 ? "client" : "upstream");
-      this.configure({ ...(instructions ? { instructions } : {}), ...(tools ? { tools } : {}) });
+      const saidBy = this.#updates > 0 ? "client" : "upstream";
+      this.#adjust(rest, saidBy);
+      this.#configure({ ...(instructions ? { instructions } : {}), ...(tools ? { tools } : {}) }, saidBy);
     } else if (event.type === "conversation.item.done" && isObject(event.item)) {
       // Of servers that the client named, and that the upstream asks: their tools, and what these answered.
       if (text(event.item.type).startsWith("mcp_")) this.#conversationTokens += this.tokensIn(event.item);
