@@ -469,6 +469,7 @@ export interface BridgeResolver {
  * - `connect`: nothing reached the upstream, so another candidate may be tried
  * - `busy`: the same, because it is at its limit of requests; not a failure
  * - `transport`: the connection broke or timed out later
+ * - `too_large`: the answer is larger than the gateway reads
  * - `gone`: its node left; not a failure of the backend
  * - `upstream`: the upstream answered with an error; see `status` and `detail`
  * - `mismatch`: the answer is not what was asked for, e.g. a stream where none was wanted
