@@ -169,6 +169,49 @@ describe("a wallet of 2 points and a drained quota", () => {
     }
   });
 
+  test("a backend that takes over and does not know the client's limit is held to one that it knows", async () => {
+    const model = `twofold-${DEAR}`;
+    let isFull = false;
+    const full = Bun.serve({
+      port: 0,
+      hostname: "127.0.0.1",
+      fetch: () =>
+        isFull
+          ? Response.json({ error: { message: "overloaded" } }, { status: 503 })
+          : Response.json({ data: [] }),
+    });
+    const first = {
+      name: "full",
+      type: "external",
+      url: `http://127.0.0.1:${full.port}/v1`,
+      models: [model],
+    };
+    await bench.addBackend({ ...first, limit_field: "max_tokens" });
+    await bench.addBackend({
+      name: "second",
+      type: "external",
+      url: `${bench.upstream.url}/v1`,
+      models: [model],
+      limit_field: "max_completion_tokens",
+    });
+    isFull = true;
+    try {
+      const who = await bench.spender(nameOf("thrifty"), { points: 2, drained: true });
+      let attempts = "";
+      for (let i = 0; i < 4 && attempts !== "2"; i++) {
+        const answer = await who.chat({ model, max_tokens: 5 });
+        expect(answer.status).toBe(200);
+        attempts = answer.headers.get("x-service-attempts")!;
+        const sent = bench.upstream.requests.at(-1)!.json;
+        expect(sent.max_completion_tokens).toBe(Number(answer.headers.get("x-service-max-tokens")));
+      }
+      expect(attempts).toBe("2");
+    } finally {
+      for (const name of ["full", "second"]) await bench.removeBackend(name);
+      await full.stop(true);
+    }
+  });
+
   test("fewer than 256 tokens are not worth sending, unless the client asks for fewer", async () => {
     const poor = await bench.spender(nameOf("poor"), { points: 1, drained: true });
     expect((await poor.chat({ n: 2 })).status).toBe(402);

@@ -15,9 +15,12 @@ type OutgoingOptions = Pick<
   "payload" | "model" | "set" | "spend" | "native" | "limitFields" | "work"
 >;
 
-/** Identifies what may be sent to a backend, and at which price. */
-const rulesOf = ({ isOwn, backend: { config, writesOne } }: Route): string =>
-  JSON.stringify([isOwn, writesOne, config.fields, config.tool_prices, config.shared_files]);
+/** Identifies what may be sent to a backend, at which price, and how long an answer can be there. */
+function rulesOf({ isOwn, backend, model }: Route): string {
+  const { config, writesOne } = backend;
+  const lengths = [limitFieldsOf(backend, model), backend.usualOutputTokens?.(model)];
+  return JSON.stringify([isOwn, writesOne, config.fields, config.tool_prices, config.shared_files, lengths]);
+}
 
 /** The request as it is sent to the chosen backend, and the cost bound that follows from it. */
 export class Outgoing {
