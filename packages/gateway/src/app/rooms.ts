@@ -112,10 +112,8 @@ export async function openRooms({ config, life, foundation, ownPort, deadlines, 
 
   // Identity and spending limits.
   const { adminToken, passwordSignIn } = config;
-  const accounts = await open(
-    "accounts",
-    new Accounts({ ...foundation, adminToken, passwordSignIn, signUp: config }),
-  );
+  const identity = { adminToken, passwordSignIn, signUp: config };
+  const accounts = await open("accounts", new Accounts({ ...foundation, ...identity }));
   const audit = await open(
     "audit",
     new Audit({ ...foundation, dataDir, settings: config }),
