@@ -253,6 +253,7 @@ export const goalsTable = (lookup: Lookup): string =>
     ["Goal", "Measured", ""],
     goals.map(({ goal, reached }) => {
       const [shown, isReached] = reached(lookup);
+      if (shown === "" || shown.includes("NaN")) return [goal, "not measured in that run", ""];
       return [goal, shown, isReached ? "reached" : "**missed**"];
     }),
   );

@@ -231,6 +231,7 @@ interface BatchWindow {
 type Counted = { limit: Quantity; whole: BatchWindow; own: BatchWindow | undefined } | null;
 
 const nothingUsed = (): Used => ({ all: { money: 0, tokens: 0 }, byKeys: { money: 0, tokens: 0 } });
+const copyOf = ({ all, byKeys }: Used): Used => ({ all: { ...all }, byKeys: { ...byKeys } });
 
 /** The tier quotas while a batch is settled. A request is paid as a whole while any quota is left. */
 class TierQuota implements QuotaPayer {
@@ -265,7 +266,7 @@ class TierQuota implements QuotaPayer {
 
   begin(): void {
     this.#at = 0;
-    for (const window of this.#windows.values()) window.now = structuredClone(window.stored);
+    for (const window of this.#windows.values()) window.now = copyOf(window.stored);
   }
 
   pays({ requestId }: Settlement): boolean {
