@@ -14,7 +14,7 @@ const FULL_GC_AFTER_GROWTH_BYTES = 16 * 1024 * 1024;
 
 /** Measured averages of the garbage that a read from a socket and the head of a request or response leave. */
 const GARBAGE_PER_ARRIVAL_BYTES = 2_000;
-const GARBAGE_PER_HEAD_BYTES = 8_000;
+const GARBAGE_PER_HEAD_BYTES = 16_000;
 
 let sinceMinorBytes = 0;
 /** Heap after the latest full GC; the first one comes early, because this is not known before. */
