@@ -1,7 +1,7 @@
 /** Enough for the users, keys, accounts or models that a process deals with. */
 const SIZE_MAX = 50_000;
 
-/** For caches: a map that drops its oldest entry when `set` finds it full. */
+/** For caches: a map that drops its oldest entry when a new one finds it full. */
 export class BoundedMap<K, V> extends Map<K, V> {
   constructor(readonly sizeMax = SIZE_MAX) {
     super();
@@ -10,6 +10,14 @@ export class BoundedMap<K, V> extends Map<K, V> {
   override set(key: K, value: V): this {
     if (this.size >= this.sizeMax && !this.has(key)) this.delete(this.keys().next().value as K);
     return super.set(key, value);
+  }
+  // Map's own would insert without `set`, and so beyond the limit.
+  override getOrInsertComputed(key: K, make: (key: K) => V): V {
+    if (!this.has(key)) this.set(key, make(key));
+    return this.get(key) as V;
+  }
+  override getOrInsert(key: K, value: V): V {
+    return this.getOrInsertComputed(key, () => value);
   }
   deleteWhere(matches: (value: V, key: K) => boolean): void {
     for (const [key, value] of this) if (matches(value, key)) this.delete(key);
