@@ -168,7 +168,7 @@ export class SessionMeter {
 
   #owe(usage: TurnUsage): void {
     const { owe, ids, settled } = this.options;
-    if (usage.promptTokens === 0) return;
+    if (usage.promptTokens + usage.completionTokens === 0) return;
     const costNanoUsd = owe(ids.ordered(), usage);
     settled?.(usage, costNanoUsd);
   }
@@ -295,7 +295,9 @@ export class SessionMeter {
   async #holdTranscript(event: ServerEvent | null): Promise<void> {
     const { transcripts, bufferedTokens } = this.#context;
     const promptTokens = transcripts.promptTokens + (event ? 0 : bufferedTokens);
-    if (promptTokens === 0) return;
+    // A transcript may come after its sound was settled.
+    const isWritten = event !== null && TRANSCRIPTION.test(String(event.type));
+    if (promptTokens === 0 && !isWritten) return;
     const bound = { promptTokens, outputTokensMax: 1, outputTokensMin: 1 };
     this.#transcribed ??= await this.#admit({ promptTokens, conversationTokens: 0 }, bound);
     const turn = this.#transcribed;
@@ -308,11 +310,11 @@ export class SessionMeter {
     const turn = this.#transcribed;
     this.#transcribed = null;
     const { promptTokens, completionTokens: told } = this.#context.takeTranscripts();
-    if (promptTokens === 0) {
+    const completionTokens = Math.max(told, turn?.deliveredTokens ?? 0);
+    if (promptTokens + completionTokens === 0) {
       turn?.admission.release();
       return;
     }
-    const completionTokens = Math.max(told, turn?.deliveredTokens ?? 0);
     const usage = { promptTokens, completionTokens, audioInputTokens: promptTokens, estimated: true };
     if (turn) this.#settle(turn, usage);
     else this.#owe(usage);
