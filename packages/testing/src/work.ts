@@ -54,7 +54,7 @@ export const worker: UpstreamHandler = async ({ path, json, bytes }, reply) => {
         'data: {"type":"transcript.text.done","text":"good morning","usage":{"type":"tokens","input_tokens":14,"output_tokens":3,"total_tokens":17}}\n\n',
       ]);
     }
-    if (["text", "srt"].includes(field(bytes, "response_format") ?? "")) {
+    if (field(bytes, "response_format") === "text") {
       reply.head(200, { "content-type": "text/plain; charset=utf-8" });
       await reply.write("good morning\n");
       return reply.end();

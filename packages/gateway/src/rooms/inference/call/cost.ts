@@ -148,8 +148,6 @@ export interface AskedWork extends WorkSize {
   isForm?: boolean;
   /** Unless its type is JSON, the answer is a transcript: nothing in it is a report, whatever it looks like. */
   isWords?: boolean;
-  /** The client wants a text. The upstream is asked for JSON instead, which also reports how long the sound was. */
-  isText?: boolean;
   /** Charged if the upstream reports nothing; anything not given here is charged as held. */
   counted?: Partial<WorkSize>;
 }

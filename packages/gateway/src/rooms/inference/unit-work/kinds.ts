@@ -189,13 +189,11 @@ async function readSound(payload: Payload): Promise<AskedWork> {
     outputTokens: Math.ceil(second * OUTPUT_TOKENS_PER_SECOND),
   });
   const seconds = await secondsOf(sound.bytes);
-  const format = String(payload.value("response_format") ?? "");
   return {
     units: ["second", "call"],
     ...sizeOf(Math.max(seconds, secondsMax(sound.bytes))),
     isForm: true,
-    isWords: !/^$|json$/.test(format),
-    isText: format === "text",
+    isWords: !/^$|json$/.test(String(payload.value("response_format") ?? "")),
     counted: sizeOf(seconds),
   };
 }

@@ -7,7 +7,7 @@ import {
 } from "@model-gateway/wire/http";
 import { type Answer, type BackendConfig, BackendError } from "../../../backends/contract.ts";
 import { fail, failField, toServiceError } from "../../../kernel/errors.ts";
-import { isObject, jsonIn, membersOf } from "../../../kernel/json.ts";
+import { isObject, jsonIn } from "../../../kernel/json.ts";
 import { unknownIn } from "../../../kernel/known-fields.ts";
 import { hideSecrets, hideSecretsIn } from "../../../kernel/secrets.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
@@ -27,8 +27,6 @@ import type { WorkKind } from "./kinds.ts";
 const PASSED_TYPE =
   /^(audio\/|image\/|text\/(plain|vtt|event-stream)|application\/(json|octet-stream|x-subrip))/i;
 const UNKNOWN_TYPE = "application/octet-stream";
-const TEXT_TYPE = "text/plain; charset=utf-8";
-const AS_JSON: ReadonlyMap<string, string> = new Map([["response_format", '"json"']]);
 /** More than is shown of an error, so that no key is cut in half and missed by the redaction. */
 const ERROR_BYTES_MAX = 16 * 1024;
 
@@ -75,7 +73,6 @@ export async function serveWork(parts: CallParts, request: Request): Promise<Rep
     capability: kind.capability,
     ...fields,
     work: asked,
-    ...(asked.isText && { set: AS_JSON }),
     requireOn: ({ backend }) => requireKnown(kind, payload, backend.config),
     contentType: payload instanceof FormPayload ? payload.contentType : kind.isStreamed && JSON_TYPE,
     send: (backend, upstream) => backend.post?.(kind.path, upstream),
@@ -102,14 +99,11 @@ async function answered(call: UpstreamCall, kind: WorkKind): Promise<Reply | Str
   // If sound was requested, a JSON answer is an error, whatever its status.
   if (kind.isStreamed)
     throw new BackendError("upstream", bytes.toString("utf8", 0, ERROR_BYTES_MAX) || "an empty answer", 500);
-  const isJson = type.startsWith(JSON_TYPE);
-  const isReport = !call.options.work?.isWords || isJson;
+  const isReport = !call.options.work?.isWords || type.startsWith(JSON_TYPE);
   const made = isReport ? kind.made(body) : {};
   call.begun();
   call.route.succeeded();
   call.settle({ isWhole: true, reported: isReport ? usageOfTail(body) : null, delivered: 1, made });
-  if (isJson && call.options.work?.isText)
-    return new Reply({ ...head(), contentType: TEXT_TYPE }, `${membersOf(body.parsed).text}\n`);
   return new Reply(head(), body.bytes);
 }
 
