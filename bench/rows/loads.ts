@@ -95,12 +95,23 @@ const warmUpOf = (plan: Plan): Plan =>
       }
     : { ...plan, requests: plan.requests * WARM_UP_FACTOR };
 
+/** What each process has done until it was warm: rows of the same work need not have it done again. */
+const warm = new Set<string>();
+
+async function warmUp(row: LoadRow, tested: Tested, plan: Plan): Promise<void> {
+  const { target, measured } = tested;
+  const { path, stream, body } = plan;
+  const work = JSON.stringify([target.port, target.keys, path, stream, body]);
+  if (warm.has(work)) return;
+  warm.add(work);
+  if (row.group === "translated") await checkMessages(measured, target);
+  await sample(row, tested, warmUpOf(plan), new Samples(row.group));
+}
+
 async function measure(row: LoadRow, bench: Bench) {
   const plan = row.plan(bench);
   const tested = testedOf(bench, row);
-  if (row.group === "translated")
-    for (const { measured, target } of tested) await checkMessages(measured, target);
-  for (const each of tested) await sample(row, each, warmUpOf(plan), new Samples(row.group));
+  for (const each of tested) await warmUp(row, each, plan);
   const samples = new Samples(row.group);
   for (let round = 0; round < bench.rounds; round++)
     for (const each of tested) await sample(row, each, plan, samples);
