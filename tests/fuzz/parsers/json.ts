@@ -4,9 +4,10 @@ import { JsonNesting } from "@model-gateway/gateway/kernel/json-scan.ts";
 import { AnswerBody } from "@model-gateway/gateway/rooms/inference/call/answer.ts";
 import {
   ABSURD,
+  largestUsage,
   readUsage,
-  usageOfEvents,
   usageOfTail,
+  usagesIn,
 } from "@model-gateway/gateway/rooms/inference/call/usage-tail.ts";
 import { Payload } from "@model-gateway/gateway/rooms/inference/request/payload.ts";
 import {
@@ -177,7 +178,7 @@ export const usage: FuzzedParser = {
     const parsed = parsedOr(text) as { usage?: unknown } | typeof REFUSED | null;
     // A name that is written with escapes is not looked for.
     if (parsed !== REFUSED && !text.includes("\\u")) same("by JSON.parse", tail, readUsage(parsed?.usage));
-    for (const told of [tail, usageOfEvents(bytes.toString("latin1"))]) {
+    for (const told of [tail, largestUsage(usagesIn(bytes.toString("latin1")))]) {
       if (told === null || told === ABSURD) continue;
       for (const figure of [told.promptTokens, told.completionTokens])
         holds(`${figure} is a number of tokens`, Number.isInteger(figure) && figure >= 0);

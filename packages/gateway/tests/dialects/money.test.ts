@@ -188,9 +188,10 @@ describe.each(VOICES)("$dialect", (voice) => {
   const streaming =
     (
       write: (send: (text: string) => Promise<void>, isOpen: () => boolean) => Promise<void>,
+      type = "text/event-stream",
     ): UpstreamHandler =>
     async (request, reply) => {
-      reply.head(200, { "content-type": "text/event-stream" });
+      reply.head(200, { "content-type": type });
       if (voice.begin) await reply.write(voice.begin);
       await write(
         (text) => reply.write(text),
@@ -198,6 +199,12 @@ describe.each(VOICES)("$dialect", (voice) => {
       );
       await reply.end();
     };
+
+  test("a stream is one by its type in any case", async () => {
+    const type = "Text/Event-Stream;charset=UTF-8";
+    upstream.answer(streaming((send) => send(voice.piece + voice.end(20, 10)), type));
+    expect((await rich.post(voice.path, voice.body)).status).toBe(200);
+  });
 
   test("the limit is lowered in its own field, and in others that may be obeyed, to what can be paid", async () => {
     upstream.answer(streaming((send) => send(voice.piece + voice.end(20, 10))));

@@ -68,6 +68,15 @@ test("a stream to someone who asked for none is a 502, not JSON that is none", a
   expect((await response.json()).error.message).toContain("a stream where none was asked for");
 });
 
+test("types of answers are read in any case", async () => {
+  bench.upstream.answer(untilClosed("Application/JSON", whole));
+  const events = eventsOf(await (await bench.chat({ stream: true })).text());
+  expect(events.at(-1)).toBe("[DONE]");
+  bench.upstream.answer(untilClosed("Text/Event-Stream", chunk({ delta: { content: "hi" } })));
+  const { error } = await (await bench.chat({})).json();
+  expect(error.message).toContain("a stream where none was asked for");
+});
+
 test("an answer that cannot be unpacked is a 502 that does not say where the upstream is", async () => {
   await bench.addBackend({
     ...{ name: "first", type: "external", url: bench.upstream.url, dialects: ["messages"], models: ["m"] },

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { AnswerBody } from "../../src/rooms/inference/call/answer.ts";
-import { usageOfEvents, usageOfTail } from "../../src/rooms/inference/call/usage-tail.ts";
+import { largestUsage, usageOfTail, usagesIn } from "../../src/rooms/inference/call/usage-tail.ts";
 import { Payload } from "../../src/rooms/inference/request/payload.ts";
 
+const usageOfEvents = (tail: string) => largestUsage(usagesIn(tail));
 const usageIn = (bytes: Buffer) => usageOfTail(new AnswerBody(bytes));
 
 const payload = (text: string) => Payload.read(Buffer.from(text));

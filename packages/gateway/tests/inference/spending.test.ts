@@ -1,8 +1,11 @@
 /** Ways to have inference for nothing, each tried as a client with an ordinary key would. */
 import { afterAll, beforeAll, beforeEach, describe, expect, spyOn, test } from "bun:test";
+import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { chunk, completion, DONE, usageChunk } from "@model-gateway/testing/upstream.ts";
+import { WatchedCall } from "../../src/rooms/inference/call/deadlines.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
+import type { MeteringService } from "../../src/rooms/metering/index.ts";
 import { doneLine, startFakeOllama } from "../support/ollama.ts";
 import {
   bootSpending,
@@ -169,49 +172,6 @@ describe("a wallet of 2 points and a drained quota", () => {
     }
   });
 
-  test("a backend that takes over and does not know the client's limit is held to one that it knows", async () => {
-    const model = `twofold-${DEAR}`;
-    let isFull = false;
-    const full = Bun.serve({
-      port: 0,
-      hostname: "127.0.0.1",
-      fetch: () =>
-        isFull
-          ? Response.json({ error: { message: "overloaded" } }, { status: 503 })
-          : Response.json({ data: [] }),
-    });
-    const first = {
-      name: "full",
-      type: "external",
-      url: `http://127.0.0.1:${full.port}/v1`,
-      models: [model],
-    };
-    await bench.addBackend({ ...first, limit_field: "max_tokens" });
-    await bench.addBackend({
-      name: "second",
-      type: "external",
-      url: `${bench.upstream.url}/v1`,
-      models: [model],
-      limit_field: "max_completion_tokens",
-    });
-    isFull = true;
-    try {
-      const who = await bench.spender(nameOf("thrifty"), { points: 2, drained: true });
-      let attempts = "";
-      for (let i = 0; i < 4 && attempts !== "2"; i++) {
-        const answer = await who.chat({ model, max_tokens: 5 });
-        expect(answer.status).toBe(200);
-        attempts = answer.headers.get("x-service-attempts")!;
-        const sent = bench.upstream.requests.at(-1)!.json;
-        expect(sent.max_completion_tokens).toBe(Number(answer.headers.get("x-service-max-tokens")));
-      }
-      expect(attempts).toBe("2");
-    } finally {
-      for (const name of ["full", "second"]) await bench.removeBackend(name);
-      await full.stop(true);
-    }
-  });
-
   test("fewer than 256 tokens are not worth sending, unless the client asks for fewer", async () => {
     const poor = await bench.spender(nameOf("poor"), { points: 1, drained: true });
     expect((await poor.chat({ n: 2 })).status).toBe(402);
@@ -229,6 +189,103 @@ describe("a wallet of 2 points and a drained quota", () => {
     const streamed = await other.chat({ stream: true });
     expect(Number(streamed.headers.get("x-service-max-tokens"))).toBeGreaterThan(600);
     await streamed.text();
+  });
+});
+
+describe("a backend that takes over and knows another limit than the client sends", () => {
+  const model = `twofold-${DEAR}`;
+  let isFull = false;
+  const full = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    fetch: () =>
+      isFull
+        ? Response.json({ error: { message: "overloaded" } }, { status: 503 })
+        : Response.json({ data: [] }),
+  });
+  beforeAll(async () => {
+    const common = { type: "external", models: [model] };
+    const url = `http://127.0.0.1:${full.port}/v1`;
+    await bench.addBackend({ ...common, name: "full", url, limit_field: "max_tokens" });
+    const second = { ...common, name: "second", url: `${bench.upstream.url}/v1` };
+    await bench.addBackend({ ...second, limit_field: "max_completion_tokens" });
+    isFull = true;
+  });
+  afterAll(async () => {
+    for (const name of ["full", "second"]) await bench.removeBackend(name);
+    await full.stop(true);
+  });
+  /** Asks until the full backend was the first to be asked. */
+  async function takenOver(ask: () => Promise<Response>): Promise<Response> {
+    for (let i = 0; i < 4; i++) {
+      const answer = await ask();
+      if (answer.headers.get("x-service-attempts") === "2" || !answer.ok) return answer;
+    }
+    throw new Error("no backend took over");
+  }
+
+  test("is sent what the client asked for, not all that the wallet covers", async () => {
+    const who = await bench.spender(nameOf("thrifty"), { points: 2, drained: true });
+    const answer = await takenOver(() => who.chat({ model, max_tokens: 5 }));
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("x-service-max-tokens")).toBe("5");
+    expect(bench.upstream.requests.at(-1)!.json).toMatchObject({ max_tokens: 5, max_completion_tokens: 5 });
+  });
+
+  test("holds no more than that, so that others can be paid meanwhile, and a poor wallet is enough", async () => {
+    // A point is 333 tokens of output.
+    const who = await bench.spender(nameOf("poor"), { points: 1, drained: true });
+    const before = bench.upstream.requests.length;
+    const statuses = await Promise.all(
+      Array.from({ length: 4 }, async () => (await who.chat({ model, max_tokens: 20, n: 2 })).status),
+    );
+    expect(statuses).toEqual([200, 200, 200, 200]);
+    for (const { json } of bench.upstream.requests.slice(before)) expect(json.max_completion_tokens).toBe(20);
+  });
+
+  test("a takeover that cannot be paid says who was asked before", async () => {
+    const who = await bench.spender(nameOf("poor"), { points: 1, drained: true });
+    const price = { model: "homemade", input_usd: 5, output_usd: 1_000 };
+    await bench.rpc("billing.prices.set", price, bench.token);
+    const targets = [
+      { model, backend: "full", order: 1 },
+      { model: "homemade", order: 2 },
+    ];
+    await bench.rpc("routes.set", { name: "dearer", targets }, bench.token);
+    const answer = await who.chat({ model: "dearer", max_tokens: 100 });
+    await bench.rpc("routes.delete", { name: "dearer" }, bench.token);
+    await bench.rpc("billing.prices.remove", { model: "homemade" }, bench.token);
+    expect(answer.status).toBe(402);
+    expect(answer.headers.get("x-service-attempts")).toBe("1");
+    expect(answer.headers.get("x-service-backend")).toBe("full");
+  });
+
+  inOneProcess("who leaves while its hold is taken owes nothing", async () => {
+    const who = await bench.spender(nameOf("leaver"), { points: 100 });
+    const metering = bench.app.rooms.metering as MeteringService;
+    const admit = metering.admit.bind(metering);
+    const leaving = new AbortController();
+    const abort = spyOn(WatchedCall.prototype, "abort");
+    const admitting = spyOn(metering, "admit").mockImplementation(async (options) => {
+      if (admitting.mock.calls.length === 1) return admit(options);
+      leaving.abort();
+      await until("the gateway knows it", () => abort.mock.calls.length > 0);
+      return admit(options);
+    });
+    try {
+      const before = bench.upstream.requests.length;
+      for (let i = 0; i < 2 && !leaving.signal.aborted; i++) {
+        admitting.mockClear();
+        await who.chat({ model, max_tokens: 5 }, { signal: leaving.signal }).catch(() => {});
+      }
+      expect(leaving.signal.aborted).toBe(true);
+      const served = bench.upstream.requests.length - before;
+      await until("the holds have ended", () => metering.holdCount === 0);
+      expect(await who.rows()).toHaveLength(served);
+    } finally {
+      admitting.mockRestore();
+      abort.mockRestore();
+    }
   });
 });
 

@@ -273,6 +273,17 @@ describe.each(kinds)("limits of a key on %s", (kind) => {
     expect(await errorOf(over)).toMatchObject({ code: "quota_exceeded", limit: "monthly_budget_usd" });
   });
 
+  test("an answer that has to be limited gets no more than the client asks for, in whatever field", async () => {
+    for (const limit of [{ monthly_budget_usd: 0.02 }, { tokens_per_minute: 1_000 }]) {
+      const made = await make(limit);
+      const answers = await Promise.all(
+        [1, 2, 3].map(() => made.chat({ max_tokens: undefined, num_predict: 5 })),
+      );
+      for (const answer of answers)
+        expect([answer.status, answer.headers.get("x-service-max-tokens")]).toEqual([200, "5"]);
+    }
+  });
+
   test("a key that is revoked in mid-stream is charged for what it got, and refused from then on", async () => {
     bench.upstream.answer(async (_, reply) => {
       reply.head(200, { "content-type": "text/event-stream" });

@@ -112,7 +112,7 @@ describe("a model route", () => {
     });
     expect(await ask()).toMatchObject({ status: 200, backend: "first", attempts: "1" });
     for (const stream of [false, true])
-      for (const status of [429, 500, 404]) {
+      for (const status of [429, 500, 404, 409]) {
         bench.upstream.answer((_, reply) => reply.json({ error: "not now" }, status));
         const { text, ...answer } = await ask({ stream, messages: [{ role: "user", content: `${status}` }] });
         expect(answer).toEqual({ status: 200, backend: "second", attempts: expect.any(String) });
@@ -127,10 +127,10 @@ describe("a model route", () => {
     const overflow = { error: { message: "too long", type: "exceed_context_size_error" } };
     bench.upstream.answer((_, reply) => reply.json(overflow, 400));
     expect(await ask()).toMatchObject({ status: 200, backend: "second", attempts: "2" });
-    await until("usage is there", async () => (await bench.usageRows()).length === 8);
+    await until("usage is there", async () => (await bench.usageRows()).length === 10);
     const models = (await bench.usageRows()).map(({ model }) => model);
     expect(models.filter((model) => model === "m").length).toBe(1);
-    expect(models.filter((model) => model === "gpt-4o").length).toBe(7);
+    expect(models.filter((model) => model === "gpt-4o").length).toBe(9);
   });
 
   test("falls back on every surface", async () => {

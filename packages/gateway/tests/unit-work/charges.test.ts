@@ -180,6 +180,39 @@ onEachDatabase("work with a price of its own", (fresh) => {
     bench.upstream.answer(worker);
   });
 
+  test("sounds: what the last event of a stream reports is charged, however long its text is", async () => {
+    const usdOf = async (usage: object, text = "good morning") => {
+      const event = (data: object) => `data: ${JSON.stringify(data)}\n\n`;
+      const first = event({ type: "transcript.text.delta", delta: 'she said "usage":{"seconds":0}' });
+      const done = event({ type: "transcript.text.done", text, usage });
+      bench.upstream.answer((_, reply) => reply.stream([first, done]));
+      return (await costOf(() => hear(wave(4), who.key, { stream: "true" }))).usd;
+    };
+    expect(await usdOf({ type: "duration", seconds: 2 })).toBe(0.002);
+    expect(await usdOf({ type: "duration", seconds: "24" }, "word ".repeat(100_000))).toBe(0.024);
+    for (const useless of [{ type: "duration", seconds: -1 }, { type: "tokens", input_tokens: 3 }, {}])
+      expect(await usdOf(useless)).toBeCloseTo(0.004, 4);
+    bench.upstream.answer(worker);
+  });
+
+  test("sounds: the type of an answer is read in any case, and as a whole", async () => {
+    const typed = async (type: string, body: string, more: Record<string, string>) => {
+      bench.upstream.answer(async (_, reply) => {
+        reply.head(200, { "content-type": type });
+        await reply.write(body);
+        reply.end();
+      });
+      return costOf(() => hear(wave(4), who.key, more));
+    };
+    const whole = JSON.stringify({ text: "x", usage: { type: "duration", seconds: 2 } });
+    const asText = { response_format: "text" };
+    expect((await typed("Application/JSON; charset=utf-8", whole, asText)).usd).toBe(0.002);
+    expect((await typed("application/json-seq", whole, asText)).usd).toBeCloseTo(0.004, 4);
+    expect((await typed("Text/Event-Stream", `data: ${whole}\n\n`, { stream: "true" })).usd).toBe(0.002);
+    expect((await typed("Text/HTML", "<p>busy</p>", {})).status).toBe(502);
+    bench.upstream.answer(worker);
+  });
+
   test("sounds: no bytes are free, whatever a file says of itself", async () => {
     const silent = { response_format: "text" };
     const usdOf = async (file: Buffer) => (await costOf(() => hear(file, who.key, silent))).usd;

@@ -325,3 +325,15 @@ test("a clip that is too large is cut off", async () => {
   );
   expect([end, sent]).toEqual(["cut off", []]);
 });
+
+test("the type of a clip is one of the known ones, in any case and as a whole", async () => {
+  const request = { header: () => null, signal: new AbortController().signal };
+  const typeOf = async (type: string) => {
+    const clip = new Response("x", { headers: { "content-type": type } });
+    const { head } = await clipReply({ request, requestId: "r" }, async () => clip);
+    return head.contentType;
+  };
+  expect(await typeOf('Video/MP4; codecs="avc1"')).toBe("video/mp4");
+  for (const other of ["video/mp4+xml", "text/html"])
+    expect(await typeOf(other)).toBe("application/octet-stream");
+});

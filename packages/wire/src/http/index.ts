@@ -4,8 +4,11 @@ export { isNetwork, Networks } from "./networks.ts";
 export {
   EVENT_STREAM_HEADERS,
   EVENT_STREAM_TYPE,
+  isEventStream,
+  isJsonType,
   JSON_TYPE,
   jsonReply,
+  mediaTypeOf,
   Reply,
   type ReplyHead,
   type ReplySource,

@@ -47,6 +47,14 @@ export class StreamedReply {
   ) {}
 }
 
+/** A content type without its parameters, in lower case; "" if there is none. */
+export const mediaTypeOf = (contentType: string | null | undefined): string =>
+  (contentType ?? "").split(";", 1)[0]!.trim().toLowerCase();
+/** Whether it is one JSON value: not several, as in `application/json-seq`. */
+export const isJsonType = (contentType: string | null | undefined): boolean =>
+  /[/+]json$/.test(mediaTypeOf(contentType));
+export const isEventStream = (contentType: string | null | undefined): boolean =>
+  mediaTypeOf(contentType) === "text/event-stream";
 export const JSON_TYPE = "application/json";
 export const EVENT_STREAM_TYPE = "text/event-stream; charset=utf-8";
 /** Keeps proxies from buffering or rewriting events. */

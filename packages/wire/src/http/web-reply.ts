@@ -1,4 +1,11 @@
-import { Reply, type ReplyHead, type ReplySource, type ReplyWriter, StreamedReply } from "./reply.ts";
+import {
+  isEventStream,
+  Reply,
+  type ReplyHead,
+  type ReplySource,
+  type ReplyWriter,
+  StreamedReply,
+} from "./reply.ts";
 
 const FRAMING_HEADERS = ["connection", "content-length", "date", "keep-alive", "transfer-encoding"];
 
@@ -10,7 +17,7 @@ export function replyOf(response: Response): StreamedReply | Promise<Reply> {
   // The connection decides how the body is framed.
   for (const name of FRAMING_HEADERS) delete headers[name];
   const head: ReplyHead = { status: response.status, contentType, requestId, headers };
-  if (response.body && contentType.startsWith("text/event-stream"))
+  if (response.body && isEventStream(contentType))
     return new StreamedReply(head, new WebSource(response.body));
   return response.bytes().then((body) => new Reply(head, body));
 }

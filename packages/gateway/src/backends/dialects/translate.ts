@@ -1,3 +1,4 @@
+import { isJsonType } from "@model-gateway/wire/http";
 import { isObject, objectIn } from "../../kernel/json.ts";
 import { type Answer, type BackendDeps, BackendError, type ChatCall } from "../contract.ts";
 import {
@@ -46,7 +47,7 @@ export async function translatedChat(
   const completed = (chat: ChatAnswer) => {
     if (chat.content) kept?.keep(scope, { ...chat, before: before.at(-1)! }, chat.content);
   };
-  if (stream && (form === "lines" || !answer.headers.get("content-type")?.includes("json"))) {
+  if (stream && (form === "lines" || !isJsonType(answer.headers.get("content-type")))) {
     const events = await convertedStream({
       body: answer.body!,
       form,

@@ -71,9 +71,10 @@ const KEY_BUDGETS: readonly KeyLimitKind[] = ["total_budget", "monthly_budget", 
 
 /** The requested output tokens, at most what the key's tokens per minute can ever allow beside the prompt. */
 function wholeOf(demand: Demand): number {
-  const { payer, tokensMax } = demand;
+  const { payer, tokensMax, tokensLowered } = demand;
   const most = payer.keyLimits?.tokensPerMinute ?? null;
-  return most === null ? tokensMax : Math.max(0, Math.min(tokensMax, Math.floor(most - demand.fixed.tokens)));
+  const allowed = most === null ? tokensMax : Math.floor(most - demand.fixed.tokens);
+  return allowed < tokensMax ? Math.max(0, Math.min(tokensLowered, allowed)) : tokensMax;
 }
 
 type Who = Pick<Demand, "payer" | "tier">;
@@ -357,7 +358,7 @@ const askingOf = (source: Source, demand: Demand, least: number): Asking & { pur
   fixed: source.scaled(demand.fixed),
   perUnit: source.scaled(demand.perToken),
   unitsMin: least,
-  unitsMax: wholeOf(demand),
+  unitsMax: least === wholeOf(demand) ? least : Math.min(wholeOf(demand), demand.tokensLowered),
 });
 
 function askingOfKey(share: KeyShare, kind: KeyLimitKind, demand: Demand, tokens: number): Asking | null {

@@ -20,8 +20,9 @@ export interface Demand {
   /** In nano-dollars and tokens; no money if the model has no price. */
   readonly fixed: Quantity;
   readonly perToken: Quantity;
-  /** Output tokens: requested, and the least that this can be lowered to. */
+  /** Output tokens: requested, and the most and the least that this can be lowered to. */
   tokensMax: number;
+  tokensLowered: number;
   tokensMin: number;
   readonly hasPrice: boolean;
 }

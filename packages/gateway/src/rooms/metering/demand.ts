@@ -45,13 +45,15 @@ export function heldFor(
   };
 }
 
+const NO_TOKENS = { tokensMax: 0, tokensLowered: 0, tokensMin: 0 };
+
 export function demandOf(billing: Billing, options: AdmitOptions): Demand {
   const { payer, bound } = options;
   const tier = billing.tier(payer.tier);
   if ("costUsd" in bound) {
     const money = nanoUsdOf(bound.costUsd);
     const fixed = { money, tokens: capped(bound.tokens ?? 0, TOKENS_MAX) };
-    return { payer, tier, fixed, perToken: NOTHING, tokensMax: 0, tokensMin: 0, hasPrice: money > 0 };
+    return { payer, tier, fixed, perToken: NOTHING, ...NO_TOKENS, hasPrice: money > 0 };
   }
   const tokensMax = capped(bound.outputTokensMax, TOKENS_MAX);
   let known: ReturnType<typeof heldFor> | null = null;
@@ -64,6 +66,7 @@ export function demandOf(billing: Billing, options: AdmitOptions): Demand {
     payer,
     tier,
     tokensMax,
+    tokensLowered: capped(bound.outputTokensLowered ?? tokensMax, tokensMax),
     tokensMin: capped(bound.outputTokensMin, tokensMax),
     get fixed() {
       return held().fixed;

@@ -13,6 +13,8 @@ export interface TokenBound {
   /** How much of this hold each answer may use; by default all of it. */
   perChoice?(outputTokens: number): number;
   readonly outputTokensMax: number;
+  /** The most that is written once the bound is lowered; by default all but what cannot be paid. */
+  readonly outputTokensLowered?: number;
   /** The bound, over all choices, may be lowered to this if not all of it can be paid. */
   readonly outputTokensMin: number;
   /** Tools that the vendor charges for besides tokens: a field without a price, and the most that they can cost. */

@@ -1,4 +1,4 @@
-import { type HttpRequest, StreamedReply, WebSource } from "@model-gateway/wire/http";
+import { type HttpRequest, mediaTypeOf, StreamedReply, WebSource } from "@model-gateway/wire/http";
 import { fail } from "../../kernel/errors.ts";
 
 const CLIP_MS = 10 * 60_000;
@@ -28,7 +28,7 @@ export async function clipReply(
   }
   if (!clip) fail("not_found", "No clip is here: the job made none, or its server no longer has it");
   const { status, headers: sent, body } = clip;
-  const contentType = TYPES.find((type) => sent.get("content-type")?.startsWith(type));
+  const contentType = TYPES.find((type) => type === mediaTypeOf(sent.get("content-type")));
   const headers: Record<string, string> = { "cache-control": "private" };
   for (const name of ["accept-ranges", "content-range"]) if (sent.has(name)) headers[name] = sent.get(name)!;
   let left = bytes;

@@ -1,3 +1,4 @@
+import { isEventStream } from "@model-gateway/wire/http";
 import { type Answer, BackendError } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
 import { isObject, jsonIn, objectIn, objectsIn } from "../../../kernel/json.ts";
@@ -108,7 +109,7 @@ export function requireList(
   }: { list: "choices" | "data" | "results"; endsProperly?: boolean; contentType?: string },
 ): void {
   // The backend is healthy; it only understood the request differently.
-  if (contentType?.includes("event-stream") && body.bytes.length > 0)
+  if (isEventStream(contentType) && body.bytes.length > 0)
     throw new BackendError("mismatch", "the upstream answered with a stream where none was asked for");
   if (endsProperly && body.opensList(`"${list}"`)) return;
   const { parsed } = body;

@@ -61,6 +61,7 @@ const isHonoured = ({ name, inOptions }: OutputLimit, honoured: readonly string[
 /** The most that a chat can cost, from what is sent and what the model can write. */
 export class ChatBound implements TokenBound {
   readonly outputTokensMax: number;
+  readonly outputTokensLowered: number;
   readonly outputTokensMin: number;
   readonly isLimitSent: boolean;
   readonly tools: VendorTools | null;
@@ -81,7 +82,10 @@ export class ChatBound implements TokenBound {
     const perChoice = isLimitSent ? largest : Math.max(largest, options.usualTokens ?? OUTPUT_TOKENS_UNKNOWN);
     this.isLimitSent = isLimitSent;
     this.outputTokensMax = perChoice * choices + predictionTokens;
-    this.outputTokensMin = Math.min(perChoice, OUTPUT_TOKENS_LOWERED_MIN) * choices + predictionTokens;
+    // When we set a limit, it is in a field that the server knows, so the client's own limit holds.
+    const lowered = largest || perChoice;
+    this.outputTokensLowered = lowered * choices + predictionTokens;
+    this.outputTokensMin = Math.min(lowered, OUTPUT_TOKENS_LOWERED_MIN) * choices + predictionTokens;
   }
 
   get promptTokens(): number {

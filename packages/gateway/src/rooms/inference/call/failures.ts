@@ -5,6 +5,9 @@ import { BUSY_RETRY_SECONDS } from "../../routing/index.ts";
 import { Revocation } from "./deadlines.ts";
 
 export function toFailure(error: unknown, headers?: Readonly<Record<string, string>>): unknown {
+  // A refusal of ours, such as that another backend costs more than the payer has.
+  if (error instanceof ServiceError && headers)
+    return Object.assign(error, { headers: { ...headers, ...error.headers } });
   if (!(error instanceof BackendError)) return error;
   const { message, kind, retryAfterSeconds, status } = error;
   const common = { headers, cause: error };

@@ -102,7 +102,8 @@ export class UpstreamCall {
   readonly watched: WatchedCall;
   readonly observed: ObservedCall;
   readonly #tried: Route[] = [];
-  #unsentAttempt = 0;
+  /** Whether the latest attempt may have reached its backend. */
+  #isSent = false;
   /** Why the latest attempt broke; null once an answer came. */
   #failure: string | null = null;
   /** Ended on our side: client gone, key revoked, deadline passed, answer larger than we read, or shutdown. */
@@ -184,11 +185,13 @@ export class UpstreamCall {
   /** The upstream's 2xx answer; when it fails, `fallBack` says what comes next. */
   send(): Promise<Answer> {
     this.#failure = this.#failureUsage = null;
+    this.#isSent = false;
     if (this.plan) this.#limitBegin(this.plan);
     const { route, options } = this;
     // A client that left before anything was sent owes nothing.
     if (this.watched.isAborted) return Promise.reject(this.watched.reason);
     this.#tried.push(route);
+    this.#isSent = true;
     options.asker.record?.sent(route);
     this.admission.sent();
     const call = new OutgoingCall(this, this.outgoing.body());
@@ -308,10 +311,11 @@ export class UpstreamCall {
 
   /** Reports the failure to the circuit breaker, unless the client caused it. */
   failed(error: unknown): void {
+    if (isUnsent(error)) this.unsent();
     if (error instanceof BackendError && error.kind === "busy" && !this.plan) {
       this.#tried.pop();
       this.options.asker.record?.waitsAgain();
-    } else if (isUnsent(error)) this.unsent();
+    }
     const reason = this.watched.isAborted ? this.watched.reason : error;
     const left = isAboutClient(reason);
     const isTooLarge = reason instanceof BackendError && reason.kind === "too_large";
@@ -332,7 +336,7 @@ export class UpstreamCall {
     const end = this.#withFailureUsage(ending);
     this.#isSettled = true;
     this.parts.watch.release(this.watched);
-    const isOwedUnanswered = this.#isEndedHere && this.#tried.length > this.#unsentAttempt;
+    const isOwedUnanswered = this.#isEndedHere && this.#isSent;
     const isCut = this.#failure !== null || end.isStopped;
     const writtenTokens = isCut ? this.admission.writtenTokens() : 0;
     const owed = owedFor(end, this.outgoing.bound, { isOwedUnanswered, writtenTokens });
@@ -354,7 +358,7 @@ export class UpstreamCall {
 
   /** The latest attempt ended before its connection was established. */
   unsent(): void {
-    this.#unsentAttempt = this.#tried.length;
+    this.#isSent = false;
   }
 }
 

@@ -82,29 +82,30 @@ export function usageOfTail(body: AnswerBody): UsageReport {
   return isObject(parsed) ? readUsage(parsed.usage, parsed.service_tier) : null;
 }
 
-/** The largest usage reported in the tail of an event stream. */
-export function usageOfEvents(tail: string): UsageReport {
-  let largest: UsageReport = null;
-  for (let end = tail.length; end > 0; ) {
-    const at = tail.lastIndexOf(KEY, end - 1);
-    if (at === -1) break;
-    const usage = usageAt(tail, at);
-    if (usage === ABSURD) return usage;
-    if (usage !== null) largest = largerUsage(largest, usage);
-    end = at;
-  }
-  if (largest !== null) return largest;
-  const plain = withoutEscapedLetters(tail);
-  return plain === tail ? null : usageOfEvents(plain);
+/** The usage objects in the tail of an event stream. */
+export function usagesIn(tail: string): unknown[] {
+  const found = [...tail.matchAll(/"usage"/g)].flatMap(({ index }) => usageAt(tail, index));
+  const plain = found.length > 0 ? tail : withoutEscapedLetters(tail);
+  return plain === tail ? found : usagesIn(plain);
 }
 
-function usageAt(text: string, at: number): UsageReport {
+export function largestUsage(usages: readonly unknown[]): UsageReport {
+  let largest: UsageReport = null;
+  for (const each of usages) {
+    const usage = readUsage(each);
+    if (usage === ABSURD) return usage;
+    if (usage !== null) largest = largerUsage(largest, usage);
+  }
+  return largest;
+}
+
+function usageAt(text: string, at: number): unknown[] {
   const start = startOfUsage(text, at);
-  if (start === -1) return null;
+  if (start === -1) return [];
   try {
-    return readUsage(JSON.parse(text.slice(start, endOfBrackets(text, start))));
+    return [JSON.parse(text.slice(start, endOfBrackets(text, start)))];
   } catch {
-    return null;
+    return [];
   }
 }
 

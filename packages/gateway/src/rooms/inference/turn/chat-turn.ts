@@ -1,3 +1,4 @@
+import { isEventStream, isJsonType, mediaTypeOf } from "@model-gateway/wire/http";
 import { type Answer, BackendError, type NativeDialect } from "../../../backends/contract.ts";
 import type { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
@@ -303,7 +304,7 @@ export class ChatTurn {
   }
 
   #nativeStream(answer: Answer, spoken: NativeDialect): Answer {
-    if (!answer.contentType.includes("event-stream"))
+    if (!isEventStream(answer.contentType))
       throw new BackendError(
         "mismatch",
         `the upstream answered with ${answer.contentType}, not with a stream`,
@@ -328,10 +329,11 @@ export class ChatTurn {
     const keepUsage = this.fields.streamOptions?.include_usage === true;
     this.#meter = new ChatMeter({ keepUsage, onChunk: this.#chunkListener(), head, form: this.#form });
     const type = answer.contentType;
-    if (type.includes("event-stream")) return answer;
-    if (type.includes("html")) throw new BackendError("transport", `the upstream answered with ${type}`);
+    if (isEventStream(type)) return answer;
+    if (mediaTypeOf(type).includes("html"))
+      throw new BackendError("transport", `the upstream answered with ${type}`);
     // Some servers stream under other types; only JSON is certainly a whole answer.
-    if (!type.includes("json")) return answer;
+    if (!isJsonType(type)) return answer;
     const body = await readAnswer(answer);
     requireList(new AnswerBody(body), { list: "choices" });
     return replayAsStream(body);

@@ -1,4 +1,5 @@
 import { isUtf8 } from "node:buffer";
+import { mediaTypeOf } from "@model-gateway/wire/http";
 import { BackendError } from "../../../backends/contract.ts";
 import { fail, failField } from "../../../kernel/errors.ts";
 import { isOwnField } from "../request/fields.ts";
@@ -108,7 +109,7 @@ const refuse = (problem: string): never =>
   fail("invalid_request", `The body is not a multipart form that every server reads alike: ${problem}`);
 
 export const isFormType = (contentType: string | null): contentType is string =>
-  /^multipart\/form-data\s*(;|$)/i.test(contentType ?? "");
+  mediaTypeOf(contentType) === "multipart/form-data";
 
 function boundaryOf(contentType: string): string {
   const found = FORM_TYPE.exec(contentType);

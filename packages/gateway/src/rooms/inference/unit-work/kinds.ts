@@ -32,6 +32,8 @@ export interface WorkKind {
   read(payload: Payload): AskedWork | Promise<AskedWork>;
   /** What a whole answer says was made. Throws if it is an error. */
   made(answer: AnswerBody): Made;
+  /** The same of an event with a `usage`. */
+  madeIn?(event: { usage: unknown }): Made;
 }
 
 /** Fields that pass unchanged and do not affect the price, separated by spaces. */
@@ -199,16 +201,13 @@ async function readSound(payload: Payload): Promise<AskedWork> {
 }
 
 /** `usage.seconds`, or `duration` in verbose JSON; a number, or a number as text. */
-function reportedSeconds(parsed: unknown): unknown {
-  if (!isObject(parsed)) return null;
-  const { usage, duration } = parsed;
+function reportedSeconds({ usage, duration }: Record<string, unknown>): unknown {
   const reported = isObject(usage) && usage.seconds !== undefined ? usage.seconds : duration;
   return typeof reported === "string" && reported.trim() !== "" ? Number(reported) : (reported ?? null);
 }
 
-function madeOfSound({ parsed }: AnswerBody): Made {
-  requireText(parsed);
-  const second = reportedSeconds(parsed);
+function madeOfSound(answer: Record<string, unknown>): Made {
+  const second = reportedSeconds(answer);
   if (second === null) return {};
   if (typeof second === "number" && second >= 0 && second <= SECONDS_MAX) return { counts: { second } };
   const shown = JSON.stringify(second)?.slice(0, 32);
@@ -234,7 +233,11 @@ const transcriptions: WorkKind = {
   response: z.looseObject({ text: z.string() }),
   events: EVENT,
   read: readSound,
-  made: madeOfSound,
+  made({ parsed }) {
+    requireText(parsed);
+    return isObject(parsed) ? madeOfSound(parsed) : {};
+  },
+  madeIn: madeOfSound,
 };
 
 /** Rerankers bill a call as one search of up to this many documents; a long document counts as several. */

@@ -1,5 +1,8 @@
 import {
+  isEventStream,
+  isJsonType,
   JSON_TYPE,
+  mediaTypeOf,
   Reply,
   type ReplySource,
   type ReplyWriter,
@@ -12,10 +15,10 @@ import { unknownIn } from "../../../kernel/known-fields.ts";
 import { hideSecrets, hideSecretsIn } from "../../../kernel/secrets.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
 import { AnswerBody, readAnswer } from "../call/answer.ts";
-import type { CallEnd } from "../call/cost.ts";
+import type { CallEnd, Made } from "../call/cost.ts";
 import { CLIENT_LEFT } from "../call/deadlines.ts";
 import { type Asker, type CallParts, type Client, UpstreamCall } from "../call/upstream-call.ts";
-import { joinedUsage, type UsageReport, usageOfEvents, usageOfTail } from "../call/usage-tail.ts";
+import { joinedUsage, largestUsage, type UsageReport, usageOfTail, usagesIn } from "../call/usage-tail.ts";
 import { readWorkFields } from "../request/fields.ts";
 import { Payload } from "../request/payload.ts";
 import { EventLines, type EventReader, textOfBytes, type Verdict } from "../stream/event-lines.ts";
@@ -25,7 +28,7 @@ import type { WorkKind } from "./kinds.ts";
 
 /** Content types that pass. An upstream's HTML or script must not be served from the gateway's origin. */
 const PASSED_TYPE =
-  /^(audio\/|image\/|text\/(plain|vtt|event-stream)|application\/(json|octet-stream|x-subrip))/i;
+  /^(audio\/.*|image\/.*|text\/(plain|vtt|event-stream)|application\/(json|octet-stream|x-subrip))$/;
 const UNKNOWN_TYPE = "application/octet-stream";
 /** More than is shown of an error, so that no key is cut in half and missed by the redaction. */
 const ERROR_BYTES_MAX = 16 * 1024;
@@ -84,12 +87,13 @@ export async function serveWork(parts: CallParts, request: Request): Promise<Rep
 async function answered(call: UpstreamCall, kind: WorkKind): Promise<Reply | StreamedReply> {
   const answer = await call.send();
   const type = typeOf(answer);
-  const isEvents = type.startsWith("text/event-stream");
+  const isEvents = isEventStream(type);
+  const isJson = isJsonType(answer.contentType);
   const { requestId } = call.options.asker;
   const head = () => ({ status: 200, contentType: type, requestId, headers: call.answerHeaders() });
-  if ((kind.isStreamed || isEvents) && !type.startsWith(JSON_TYPE)) {
+  if ((kind.isStreamed || isEvents) && !isJson) {
     call.begun();
-    return new StreamedReply(head(), new WorkStream(call, answer, { isEvents }));
+    return new StreamedReply(head(), new WorkStream(call, answer, { kind, isEvents }));
   }
   const bytes = await readAnswer(answer);
   // Joining the pieces took this turn's time.
@@ -99,7 +103,7 @@ async function answered(call: UpstreamCall, kind: WorkKind): Promise<Reply | Str
   // If sound was requested, a JSON answer is an error, whatever its status.
   if (kind.isStreamed)
     throw new BackendError("upstream", bytes.toString("utf8", 0, ERROR_BYTES_MAX) || "an empty answer", 500);
-  const isReport = !call.options.work?.isWords || type.startsWith(JSON_TYPE);
+  const isReport = !call.options.work?.isWords || isJson;
   const made = isReport ? kind.made(body) : {};
   call.begun();
   call.route.succeeded();
@@ -108,9 +112,9 @@ async function answered(call: UpstreamCall, kind: WorkKind): Promise<Reply | Str
 }
 
 function typeOf({ contentType }: Answer): string {
-  if (contentType.includes("html"))
-    throw new BackendError("transport", `the upstream answered with ${contentType}`);
-  return PASSED_TYPE.test(contentType) ? contentType : UNKNOWN_TYPE;
+  const type = mediaTypeOf(contentType);
+  if (type.includes("html")) throw new BackendError("transport", `the upstream answered with ${contentType}`);
+  return PASSED_TYPE.test(type) ? contentType : UNKNOWN_TYPE;
 }
 
 /** Usage is at the end of an event, behind what may be a large image; the event's type is at the beginning. */
@@ -147,11 +151,13 @@ class WorkPieces implements StreamReader, EventReader {
   #head = "";
   #tail = NOTHING;
   #reported: UsageReport = null;
+  #made: Made = {};
   /** Number of completed images; each reports its own usage. */
   #completed = 0;
   readonly #lines: EventLines | null;
 
   constructor(
+    readonly kind: WorkKind,
     isEvents: boolean,
     readonly begun: () => void,
   ) {
@@ -181,7 +187,9 @@ class WorkPieces implements StreamReader, EventReader {
   /** Reads the line that just ended. */
   #ended(): void {
     const tail = this.#tail.toString("latin1");
-    const usage = usageOfEvents(tail);
+    const usages = usagesIn(tail);
+    const usage = largestUsage(usages);
+    for (const each of usages) Object.assign(this.#made, this.kind.madeIn?.({ usage: each }));
     const isAnother = IS_COMPLETED.test(this.#head + tail) && ++this.#completed > 1;
     if (usage !== null) this.#reported = joinedUsage(this.#reported, usage, isAnother);
     this.#head = "";
@@ -226,7 +234,7 @@ class WorkPieces implements StreamReader, EventReader {
     this.#ended();
     const delivered = this.complete && this.#hasContent ? 1 : 0;
     const counts = { image: this.#completed, call: this.#completed };
-    const made = this.#completed > 0 ? { counts } : undefined;
+    const made = this.#completed > 0 ? { counts, ...this.#made } : this.#made;
     return { isWhole, reported: this.#reported, delivered, made };
   }
 }
@@ -240,10 +248,10 @@ export class WorkStream implements ReplySource {
   constructor(
     readonly call: UpstreamCall,
     answer: Answer,
-    { isEvents }: { isEvents: boolean },
+    { kind, isEvents }: { kind: WorkKind; isEvents: boolean },
   ) {
     const { watched, observed } = call;
-    this.#pieces = new WorkPieces(isEvents, () => observed.firstChunk());
+    this.#pieces = new WorkPieces(kind, isEvents, () => observed.firstChunk());
     this.#relay = new Relay(answer, this.#pieces, watched);
   }
 
