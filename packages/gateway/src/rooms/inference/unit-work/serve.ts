@@ -28,7 +28,7 @@ import type { WorkKind } from "./kinds.ts";
 
 /** Content types that pass. An upstream's HTML or script must not be served from the gateway's origin. */
 const PASSED_TYPE =
-  /^(audio\/.*|image\/.*|text\/(plain|vtt|event-stream)|application\/(json|octet-stream|x-subrip))$/;
+  /^(audio\/.*|image\/(?!svg).*|text\/(plain|vtt|event-stream)|application\/(json|octet-stream|x-subrip))$/;
 const UNKNOWN_TYPE = "application/octet-stream";
 /** More than is shown of an error, so that no key is cut in half and missed by the redaction. */
 const ERROR_BYTES_MAX = 16 * 1024;
