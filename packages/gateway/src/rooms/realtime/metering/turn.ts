@@ -16,7 +16,43 @@ export interface TurnUsage extends UsageParts {
   estimated: boolean;
 }
 
+type Usage = Record<string, unknown> | null | undefined;
+
 const believed = (value: unknown): number | null => (isPlausible(value) ? value : null);
+
+function reportedIn(usage: Usage) {
+  const prompt = believed(usage?.input_tokens);
+  const completion = believed(usage?.output_tokens);
+  return { prompt, completion, reported: prompt !== null && completion !== null };
+}
+
+/** A response whose hold has ended. */
+export interface ClosedTurn extends Pick<Turn, "requestId" | "isCreated"> {
+  /** The type of the event that ended it; null: the upstream told of no end. */
+  endedBy: unknown;
+  charged: UsageParts;
+}
+
+/** What an end that is told later reports beyond what was charged, which then is; null: nothing. */
+export function lateUsage({ charged }: ClosedTurn, { response }: ServerEvent): TurnUsage | null {
+  const usage = isObject(response) && isObject(response.usage) ? response.usage : null;
+  const { prompt, completion, reported } = reportedIn(usage);
+  if (!reported) return null;
+  const told = partsIn(usage!, { promptTokens: prompt!, completionTokens: completion! });
+  const promptTokens = Math.max(0, told.promptTokens - charged.promptTokens);
+  const completionTokens = Math.max(0, told.completionTokens - charged.completionTokens);
+  const beyond = (name: "audioInputTokens" | "audioOutputTokens", most: number) =>
+    Math.min(most, Math.max(0, (told[name] ?? 0) - (charged[name] ?? 0)));
+  const more = {
+    promptTokens,
+    completionTokens,
+    audioInputTokens: beyond("audioInputTokens", promptTokens),
+    audioOutputTokens: beyond("audioOutputTokens", completionTokens),
+  };
+  for (const name of Object.keys(more) as (keyof typeof more)[])
+    charged[name] = (charged[name] ?? 0) + more[name];
+  return { ...more, estimated: false };
+}
 
 export class Turn {
   #heard: Heard;
@@ -24,9 +60,17 @@ export class Turn {
   #heldPromptTokens: number;
   #deliveredTokens = 0;
   isCancelled = false;
+  /** The upstream has told of its beginning. */
+  isCreated = false;
+  /** By the upstream; null: none, or it has not begun. */
+  id: string | null = null;
 
   readonly requestId: string;
   readonly read: { promptTokens: number; conversationTokens: number };
+  /** What the client set for it. */
+  readonly own: Record<string, unknown>;
+  /** It was sent, or the upstream has begun it. */
+  isOwed: boolean;
   /** It is not added to the conversation. */
   readonly isApart: boolean;
   /** It reads what was sent with it, and not the conversation. */
@@ -39,10 +83,14 @@ export class Turn {
       requestId,
       read,
       own,
-    }: Pick<Turn, "requestId" | "read"> & { formats: AudioFormats; own: Record<string, unknown> },
+      isOwed,
+    }: Pick<Turn, "requestId" | "read" | "own" | "isOwed"> & { formats: AudioFormats },
   ) {
     this.requestId = requestId;
     this.read = read;
+    this.own = own;
+    this.isOwed = isOwed;
+    if (isOwed) admission.sent();
     this.isApart = own.conversation === "none";
     this.hasOwnInput = Array.isArray(own.input);
     this.#heard = new Heard(formats);
@@ -54,16 +102,25 @@ export class Turn {
     return this.#deliveredTokens;
   }
 
+  sent(): void {
+    this.isOwed = true;
+    this.admission.sent();
+  }
+
   /** Counts the event and grows the hold for it; false when it cannot be paid. */
-  async hear(event: ServerEvent | null): Promise<boolean> {
-    if (event) this.#heard.add(event);
-    const heard = this.#heard.tokens;
-    const isHeld = await this.#cover(heard);
-    if (isHeld) this.#deliveredTokens = heard;
+  hear(event: ServerEvent): Promise<boolean> {
+    this.#heard.add(event);
+    return this.cover(this.#heard.tokens);
+  }
+
+  /** Grows the hold for so much output, and for what was read since; false when it cannot be paid. */
+  async cover(completionTokens: number): Promise<boolean> {
+    const isHeld = await this.#isHeldFor(completionTokens);
+    if (isHeld) this.#deliveredTokens = completionTokens;
     return isHeld;
   }
 
-  async #cover(heard: number): Promise<boolean> {
+  async #isHeldFor(heard: number): Promise<boolean> {
     const readsMore = this.read.promptTokens > this.#heldPromptTokens;
     if (!readsMore && heard <= this.#heldTokens * GROW_AT) return true;
     if (await this.#grow(heard + GROW_TOKENS)) return true;
@@ -82,11 +139,9 @@ export class Turn {
   ended(event: ServerEvent): TurnUsage & { reported: boolean; isAbsurd: boolean } {
     this.#heard.add(event);
     const status = endIn(event)!;
-    const response = (event.response ?? {}) as { usage?: Record<string, unknown> | null };
+    const response = (event.response ?? {}) as { usage?: Usage };
     const counted = { promptTokens: this.read.promptTokens, completionTokens: this.#heard.tokens };
-    const prompt = believed(response.usage?.input_tokens);
-    const completion = believed(response.usage?.output_tokens);
-    const reported = prompt !== null && completion !== null;
+    const { prompt, completion, reported } = reportedIn(response.usage);
     const isAbsurd = isObject(response.usage) && !reported;
     const isCut = CUT.has(status);
     const whole = {
