@@ -186,7 +186,8 @@ export class SessionMeter {
 
   #owe(usage: TurnUsage, requestId = this.options.ids.ordered()): void {
     if (usage.promptTokens + usage.completionTokens === 0) return;
-    this.options.settled?.(usage, this.options.owe(requestId, usage));
+    const costNanoUsd = this.options.owe(requestId, usage);
+    this.options.settled?.(usage, costNanoUsd);
   }
 
   async #admit(bound: Bound, response: Pick<Turn, "read" | "own" | "isOwed">): Promise<Turn> {
