@@ -348,6 +348,17 @@ describe("speech is owed from its end on", () => {
         [100, 0],
       ],
     ],
+    [
+      "once, when its answer was taken for one that the client asks for, which the upstream refuses",
+      async (bench) => {
+        await bench.speaks(10);
+        await bench.ask();
+        await bench.created("r1");
+        await bench.tell("error", { error: { event_id: bench.sent.at(-1)!.event_id } });
+        await bench.done("r1", usage(100, 5));
+      },
+      [[100, 5]],
+    ],
   ];
   test.each(cases)("%s", async (_, play, rows) => {
     const bench = new Bench();
@@ -359,6 +370,13 @@ describe("speech is owed from its end on", () => {
     bench.meter.configure(transcribing);
     await bench.speaks(10);
     expect(bench.left("upstream")).toEqual([]);
+  });
+  test("nor where it hangs up, but for the transcript that it has told", async () => {
+    const bench = new Bench();
+    bench.meter.configure(transcribing);
+    await bench.speaks(10);
+    await bench.transcribed({}, "", usage(100, 5));
+    expect(bench.left("upstream")).toEqual([[100, 5]]);
   });
 });
 

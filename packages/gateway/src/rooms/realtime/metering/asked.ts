@@ -58,8 +58,10 @@ export class AskedEvents {
     return this.#take(fits ?? (isApart ? asked[0] : undefined));
   }
 
-  take(type: string): AskedEvent | undefined {
-    return this.#take(this.#events.find((event) => event.type === type));
+  /** `itemId`: of this item, as far as items are named. */
+  take(type: string, itemId = ""): AskedEvent | undefined {
+    const fits = (named?: string | null) => !itemId || !named || named === itemId;
+    return this.#take(this.#events.find((each) => each.type === type && fits(each.committed?.itemId)));
   }
 
   takeById(eventId: unknown): AskedEvent | undefined {

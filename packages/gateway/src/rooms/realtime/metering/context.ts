@@ -6,13 +6,10 @@ import type { ServerEvent } from "../server-events.ts";
 import { type AskedEvents, BEGINS_WITHIN_MS } from "./asked.ts";
 import { AudioFormats, type SaidBy } from "./audio.ts";
 import { limitIn } from "./limits.ts";
-import { type Committed, TRANSCRIPTION, Transcripts } from "./transcripts.ts";
+import { type Committed, itemIdOf, TRANSCRIPTION, Transcripts } from "./transcripts.ts";
 
 /** Context window of a model whose window is not in the price table. */
 const CONTEXT_TOKENS_UNKNOWN = 128_000;
-
-/** Pieces of speech that the upstream found ended and has not committed: it does so at once. */
-const SPOKEN_MAX = 16;
 
 /** Settings that are tracked by name; vendors have about two dozen. */
 const SETTINGS_MAX = 256;
@@ -20,6 +17,7 @@ const OTHER_SETTINGS = "";
 const DEPTH_MAX = 8;
 
 const COMMIT = "input_audio_buffer.commit";
+const SPEECH_END = "input_audio_buffer.speech_stopped";
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
@@ -34,8 +32,6 @@ export class SessionContext {
   #clearingSeconds = 0;
   #clears = 0;
   #speechStartMs: number | null = null;
-  /** Speech that has ended, which the upstream will commit. */
-  readonly #spoken: Committed[] = [];
   /** Whether the upstream sends `committed` events; one that does not may use appended audio at any time. */
   #tellsCommits = false;
   /** Updates that the upstream has not answered: until then what it says may be about earlier ones. */
@@ -138,12 +134,6 @@ export class SessionContext {
     this.transcripts.refused(committed);
   }
 
-  /** The upstream hung up before it confirmed these. */
-  deserted(asked: readonly { type: unknown; committed?: Committed }[]): void {
-    for (const committed of this.#spoken.splice(0)) this.refused({ type: COMMIT, committed });
-    for (const event of asked) this.refused(event);
-  }
-
   server(event: ServerEvent, asked: AskedEvents): void {
     if (event.type === "session.updated" && this.#updates > 0) {
       this.#updates--;
@@ -160,36 +150,32 @@ export class SessionContext {
       if (text(event.item.type).startsWith("mcp_")) this.#conversationTokens += this.tokensIn(event.item);
     } else if (event.type === "input_audio_buffer.speech_started")
       this.#speechStartMs = Number(event.audio_start_ms ?? Number.NaN);
-    else if (event.type === "input_audio_buffer.speech_stopped") {
-      const spoken = this.#speech(Number(event.audio_end_ms ?? Number.NaN), asked);
-      this.transcripts.named(spoken, event);
-      this.#spoken.push(spoken);
-      if (this.#spoken.length > SPOKEN_MAX) this.#spoken.shift();
+    else if (event.type === SPEECH_END) {
+      const committed = this.#speech(Number(event.audio_end_ms ?? Number.NaN), asked);
+      committed.itemId = itemIdOf(event);
+      asked.add({ type: SPEECH_END, eventId: SPEECH_END, named: null, committed });
     } else if (event.type === "input_audio_buffer.committed") {
       this.#tellsCommits = true;
-      const { item_id: id } = event;
-      const spoken = this.#spoken.find(({ itemId }) => !itemId || !id || itemId === id);
-      if (spoken) this.#spoken.splice(this.#spoken.indexOf(spoken), 1);
-      this.transcripts.named(spoken ?? this.#committed(asked), event);
+      const committed = this.#confirmed(event, asked);
+      if (!committed) this.#answerDueMs = this.formats.answersSpeech ? this.clock.elapsed() : null;
+      (committed ?? this.#commitAll()).itemId = itemIdOf(event);
     } else if (TRANSCRIPTION.test(String(event.type)))
       this.transcripts.transcribed(event, () =>
-        this.#tellsCommits ? undefined : (this.#spoken.shift() ?? asked.take(COMMIT)?.committed),
+        this.#tellsCommits ? undefined : this.#confirmed(event, asked),
       );
     else if (event.type === "input_audio_buffer.cleared" && this.#clears > 0 && --this.#clears === 0)
       this.#clearingSeconds = 0;
   }
 
-  /** The upstream confirms the client's own commit, or has detected speech without telling of its end. */
-  #committed(asked: AskedEvents): Committed {
-    const own = asked.take(COMMIT)?.committed;
-    if (own) return own;
-    this.#awaitAnswer();
-    return this.#commitAll();
+  /** Speech, or the client's own commit. */
+  #confirmed(event: ServerEvent, asked: AskedEvents): Committed | undefined {
+    const named = asked.take(SPEECH_END, itemIdOf(event));
+    return (named ?? asked.take(COMMIT) ?? asked.take(SPEECH_END))?.committed;
   }
 
   /** Speech has ended: the upstream commits it, and may answer. */
   #speech(endMs: number, asked: AskedEvents): Committed {
-    this.#awaitAnswer();
+    this.#answerDueMs = this.formats.answersSpeech ? this.clock.elapsed() : null;
     const speechSeconds = (endMs - (this.#speechStartMs ?? Number.NaN)) / 1_000;
     const afterSeconds = this.#appendedSeconds - endMs / 1_000;
     this.#speechStartMs = null;
@@ -206,13 +192,10 @@ export class SessionContext {
       const own = asked.take(COMMIT)?.committed;
       if (!own) break;
       rest -= own.seconds;
-      this.transcripts.join(spoken, own);
+      spoken.tokens += own.tokens;
+      spoken.transcriptTokens += own.transcriptTokens;
     }
     return spoken;
-  }
-
-  #awaitAnswer(): void {
-    this.#answerDueMs = this.formats.answersSpeech ? this.clock.elapsed() : null;
   }
 
   #commitAll(): Committed {
@@ -224,7 +207,7 @@ export class SessionContext {
 
   /** What the transcript of a commit would read now. */
   get bufferedTokens(): number {
-    return this.transcripts.tokensOf(this.formats.tokensOf(this.#bufferedSeconds, "input"));
+    return this.transcripts.estimateOf(this.formats.tokensOf(this.#bufferedSeconds, "input"));
   }
 
   /** Moves so much of the appended audio into the conversation. */
@@ -245,7 +228,8 @@ export class SessionContext {
 
   /** The input of a response that starts now. One that the client asks for also reads uncommitted audio. */
   read({ byClient }: { byClient: boolean }): { promptTokens: number; conversationTokens: number } {
-    if (byClient || !this.#tellsCommits) this.#commitAll();
+    const isBuffered = this.#bufferedSeconds + this.#clearingSeconds > 0;
+    if (isBuffered && (byClient || !this.#tellsCommits)) this.#commitAll();
     return { promptTokens: this.promptTokens, conversationTokens: this.#conversationTokens };
   }
 

@@ -1,4 +1,4 @@
-import type { MediaRates } from "../../../backends/contract.ts";
+import type { MediaRates, RealtimeLink } from "../../../backends/contract.ts";
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { fail } from "../../../kernel/errors.ts";
@@ -10,7 +10,6 @@ import { endIn, type ServerEvent } from "../server-events.ts";
 import { AskedEvents, BEGINS_WITHIN_MS } from "./asked.ts";
 import { SessionContext } from "./context.ts";
 import { checkSettings, limitIn } from "./limits.ts";
-import { TRANSCRIPTION } from "./transcripts.ts";
 import { type ClosedTurn, lateUsage, Turn, type TurnUsage } from "./turn.ts";
 
 /** Responses of one session at a time, running or requested. */
@@ -25,8 +24,8 @@ const SETTLED_MAX = 1_000;
 const NO_ID = "";
 /** Transcripts are settled whenever they reach about this many tokens. */
 const TRANSCRIBED_TOKENS_MAX = 10_000;
-/** Of the input audio: what has a transcript, or is one. */
-const TRANSCRIBED = new Set(["input_audio_buffer.speech_stopped", "input_audio_buffer.committed"]);
+/** Events after which transcripts may take more. */
+const HEARD = /^(input_audio_buffer|conversation\.item\.input_audio_transcription)\./;
 
 interface SessionMeterOptions {
   model: string;
@@ -44,6 +43,8 @@ interface SessionMeterOptions {
   settled?(usage: TurnUsage, costNanoUsd: number | null): void;
   suspect(problem: string, requestId: string): void;
 }
+
+type NewTurn = Pick<Turn, "read" | "own"> & { isBegun?: boolean };
 
 /** Client events that cost something, or change what others cost, unless the upstream refuses them. */
 const ANSWERED: ReadonlySet<unknown> = new Set([
@@ -111,21 +112,18 @@ export class SessionMeter {
   }
 
   /** Sends a client event; false when it could not be sent. Fails when it cannot be paid. */
-  async client(
-    event: Record<string, unknown>,
-    send: (event: Record<string, unknown>) => boolean,
-  ): Promise<boolean> {
+  async client(event: Record<string, unknown>, send: RealtimeLink["send"]): Promise<boolean> {
     this.check(event);
     const { type, event_id: named, response_id: cancelled } = event;
     if (type === "response.cancel")
       for (const [id, turn] of this.#turns) turn.isCancelled ||= cancelled ? cancelled === id : !turn.isApart;
     const turn = type === "response.create" ? await this.#ask(event) : undefined;
-    const isHeard = type === "input_audio_buffer.commit" && this.#context.formats.isTranscribed;
-    if (isHeard) await this.#holdTranscripts({ withBuffer: true });
+    if (type === "input_audio_buffer.commit") await this.#holdTranscripts(this.#context.bufferedTokens);
     this.#requireOpen();
     const committed = this.#context.client(event);
     if (!ANSWERED.has(type)) return send(event);
     const eventId = this.options.ids.uuid();
+    if (turn) turn.eventId = eventId;
     this.#asked.add({ type, eventId, named, turn, committed });
     const isSent = send({ ...event, event_id: eventId });
     if (isSent) turn?.sent();
@@ -145,7 +143,7 @@ export class SessionMeter {
     const named = (Array.isArray(own.input) ? own.input : []).flatMap((item) => item?.id ?? []);
     const again = named.length - new Set(named).size;
     read.promptTokens += this.#context.tokensIn(own) + again * read.conversationTokens;
-    return this.#respond({ read, own, isOwed: false });
+    return this.#respond({ read, own });
   }
 
   /** An event could not be sent, or the upstream has refused it. Returns the id that the client gave it. */
@@ -156,47 +154,48 @@ export class SessionMeter {
     return asked.named ?? null;
   }
 
-  async #respond(response: Pick<Turn, "read" | "own" | "isOwed">): Promise<Turn> {
+  async #respond(response: NewTurn): Promise<Turn> {
     await this.options.pace();
     return this.#admit(this.#bound(response.read.promptTokens, response.own), response);
   }
 
   /** One that the upstream has begun is owed, whoever left meanwhile and whatever is left to pay it. */
-  async #begun(id: string | null, { read, own }: Pick<Turn, "read" | "own">): Promise<Turn> {
+  async #begun(id: string | null, asked?: Pick<Turn, "read" | "own">): Promise<Turn> {
+    const { read, own } = asked ?? { read: this.#context.read({ byClient: false }), own: {} };
     try {
       if (this.#refusal) throw this.#refusal;
       if (this.#turns.size >= RESPONSES_MAX)
         fail("app_error", `The upstream started more than ${RESPONSES_MAX} responses at once`);
-      return await this.#respond({ read, own, isOwed: true });
+      return await this.#respond({ read, own, isBegun: true });
     } catch (error) {
       this.#refusal = error;
-      const requestId = this.options.ids.ordered();
-      const charged = this.#oweRead(read, requestId);
-      this.#remember(id, { requestId, isCreated: true, endedBy: null, charged });
+      this.#remember(id, { ...this.#oweRead(read), endedBy: null });
       throw error;
     }
   }
 
-  #oweRead({ promptTokens, conversationTokens }: Turn["read"], requestId?: string): TurnUsage {
+  #oweRead({ promptTokens, conversationTokens }: Turn["read"]): TurnUsage {
     const audioInputTokens = this.#context.formats.isUsed ? Math.min(promptTokens, conversationTokens) : 0;
     const usage = { promptTokens, completionTokens: 0, audioInputTokens, estimated: true };
-    this.#owe(usage, requestId);
+    this.#owe(usage);
     return usage;
   }
 
-  #owe(usage: TurnUsage, requestId = this.options.ids.ordered()): void {
+  #owe(usage: TurnUsage): void {
+    const { owe, ids, settled } = this.options;
     if (usage.promptTokens + usage.completionTokens === 0) return;
-    const costNanoUsd = this.options.owe(requestId, usage);
-    this.options.settled?.(usage, costNanoUsd);
+    const costNanoUsd = owe(ids.ordered(), usage);
+    settled?.(usage, costNanoUsd);
   }
 
-  async #admit(bound: Bound, response: Pick<Turn, "read" | "own" | "isOwed">): Promise<Turn> {
+  async #admit(bound: Bound, { isBegun, ...response }: NewTurn): Promise<Turn> {
     const requestId = this.options.ids.ordered();
     const admission = await this.options.admit(requestId, bound);
     if (this.#isClosed) admission.release();
     this.#requireOpen();
     const formats = this.#context.formats.with(response.own);
     const turn = new Turn(admission, { ...response, requestId, formats });
+    if (isBegun) turn.sent();
     this.#open.add(turn);
     return turn;
   }
@@ -206,14 +205,14 @@ export class SessionMeter {
     this.#context.server(event, this.#asked);
     const type = String(event.type);
     if (type === "error") this.#refusedByUpstream(event);
-    if (TRANSCRIBED.has(type) || TRANSCRIPTION.test(type)) await this.#holdTranscripts();
+    if (HEARD.test(type)) await this.#holdTranscripts();
     if (!type.startsWith("response.")) return true;
     const id = responseIdOf(event);
     const isCreated = type === "response.created";
     const known = id === null ? this.#turns.values().next().value : this.#turns.get(id);
     const closed = isCreated || known ? undefined : this.#closedOf(id, event);
     if (closed) {
-      this.#endedLate(closed, event);
+      if (endIn(event) !== null) this.#owe(lateUsage(closed, event));
       return false;
     }
     const turn = isCreated ? await this.#created(id, event) : (known ?? (await this.#begin(id)));
@@ -222,39 +221,36 @@ export class SessionMeter {
     return true;
   }
 
-  /** Without an id, one that ended another way, or whose successor would have been told of, ends once more. */
+  /** Without an id, an end may be another one of the response that ended last. */
   #closedOf(id: string | null, event: ServerEvent): ClosedTurn | null | undefined {
     if (id !== null) return this.#closed.get(id);
     const last = this.#lastClosed;
-    const endsAgain = endIn(event) !== null && (last?.isCreated || last?.endedBy !== event.type);
+    const endsAgain = endIn(event) !== null && last?.endedBy !== event.type;
     return this.#refusal || endsAgain ? last : undefined;
   }
 
   /** Engines may begin another response by an id that they had before, or by none. */
   async #created(id: string | null, { response }: ServerEvent): Promise<Turn> {
     let turn = this.#turns.get(id ?? NO_ID);
-    if (turn && (turn.isCreated || turn.isCancelled)) {
-      this.#breakOff(turn);
-      turn = undefined;
-    }
-    const { conversation_id } = isObject(response) ? response : {};
-    turn ??= await this.#begin(id, conversation_id === undefined ? undefined : conversation_id === null);
+    const isAnother = turn?.isCreated || turn?.isCancelled;
+    if (turn && isAnother) this.#close(turn, turn.brokenOff());
+    const { conversation_id: of } = isObject(response) ? response : {};
+    if (!turn || isAnother) turn = await this.#begin(id, of === undefined ? undefined : of === null);
     turn.isCreated = true;
     // Some upstreams send no `response.done` for a cancelled response: the next in the conversation ends it.
     for (const each of this.#turns.values())
-      if (each !== turn && each.isCancelled && !each.isApart && !turn.isApart) this.#breakOff(each);
+      if (each !== turn && each.isCancelled && !each.isApart && !turn.isApart)
+        this.#close(each, each.brokenOff());
     return turn;
   }
 
   /** A new response is one that the client asked for, else the upstream started it. */
   async #begin(id: string | null, isApart?: boolean): Promise<Turn> {
-    this.#closed.delete(id ?? NO_ID);
     const asked = this.#asked.begin(isApart, { alsoGivenUp: !this.#context.isAnswerDue });
     // The error was about another one.
     if (asked?.isDoubted) this.#doubt();
-    let turn = asked?.isGivenUp ? undefined : asked?.turn;
     if (!asked) this.#context.answered();
-    turn ??= await this.#begun(id, asked?.turn ?? { read: this.#context.read({ byClient: false }), own: {} });
+    const turn = asked && !asked.isGivenUp ? asked.turn! : await this.#begun(id, asked?.turn);
     turn.id = id;
     this.#turns.set(id ?? NO_ID, turn);
     return turn;
@@ -266,6 +262,8 @@ export class SessionMeter {
     const named = this.#refused(this.#asked.takeById(told.event_id));
     if (named !== undefined) told.event_id = named;
     if (typeof told.event_id !== "string") this.#doubt();
+    // What has begun in its place answers the speech.
+    for (const { eventId } of this.#turns.values()) if (eventId === told.event_id) this.#context.answered();
   }
 
   /** One that begins after it was given up is admitted then. */
@@ -279,51 +277,32 @@ export class SessionMeter {
   }
 
   #ended(turn: Turn, event: ServerEvent): void {
-    const { reported, isAbsurd, ...usage } = turn.ended(event);
-    this.#close(turn, usage, event.type);
-    this.#judge(turn, { reported, isAbsurd, promptTokens: usage.promptTokens });
-    this.#said(turn, usage, reported);
-  }
-
-  /** A response that was settled by a count, or by a report that another one follows. */
-  #endedLate(closed: ClosedTurn, event: ServerEvent): void {
-    const more = endIn(event) === null ? null : lateUsage(closed, event);
-    if (!more) return;
-    this.#owe(more);
-    const { promptTokens } = closed.charged;
-    this.#judge(closed, { reported: true, isAbsurd: false, promptTokens });
+    const { isAbsurd, ...usage } = turn.ended(event);
+    this.#close(turn, usage);
+    this.#judge(turn, { ...usage, isAbsurd });
   }
 
   /** Implausible figures are charged, since the operator chose the upstream, but they are reported. */
   #judge(
-    { requestId }: Pick<Turn, "requestId">,
-    { reported, isAbsurd, promptTokens }: { reported: boolean; isAbsurd: boolean; promptTokens: number },
+    { requestId }: Turn,
+    { estimated, isAbsurd, promptTokens }: TurnUsage & { isAbsurd: boolean },
   ): void {
     const { limits, suspect } = this.options;
     const { contextTokens } = limits;
     if (isAbsurd) suspect("impossible usage figures; the gateway's own count was charged instead", requestId);
-    else if (reported && contextTokens !== null && promptTokens > contextTokens)
+    else if (!estimated && contextTokens !== null && promptTokens > contextTokens)
       suspect(
         `${promptTokens} input tokens, more than the model's context window of ${contextTokens}`,
         requestId,
       );
   }
 
-  #breakOff(turn: Turn): void {
-    const usage = turn.brokenOff();
-    this.#close(turn, usage, null);
-    this.#said(turn, usage, false);
-  }
-
-  #said({ isApart, hasOwnInput, read }: Turn, usage: Omit<TurnUsage, "estimated">, reported: boolean): void {
-    if (!isApart) this.#context.said(read, { ...usage, reported: reported && !hasOwnInput });
-  }
-
-  #close(turn: Turn, charged: TurnUsage, endedBy: unknown): void {
-    const { id, requestId, isCreated } = turn;
+  #close(turn: Turn, usage: TurnUsage): void {
+    const { id, isApart, hasOwnInput, read, endedBy } = turn;
     this.#turns.delete(id ?? NO_ID);
-    this.#remember(id, { requestId, isCreated, endedBy, charged: { ...charged } });
-    this.#end(turn, charged);
+    this.#remember(id, { ...usage, endedBy });
+    this.#end(turn, usage);
+    if (!isApart) this.#context.said(read, { ...usage, reported: !usage.estimated && !hasOwnInput });
   }
 
   #remember(id: string | null, closed: ClosedTurn): void {
@@ -342,9 +321,9 @@ export class SessionMeter {
     }
   }
 
-  /** Holds what transcripts take. `withBuffer`: and what a commit adds, before it is sent. */
-  #holdTranscripts({ withBuffer = false } = {}): Promise<void> {
-    const held = this.#holding.then(() => this.#holdDue(withBuffer ? this.#context.bufferedTokens : 0));
+  /** Holds what transcripts take, and what a commit adds before it is sent. */
+  #holdTranscripts(bufferedTokens = 0): Promise<void> {
+    const held = this.#holding.then(() => this.#holdDue(bufferedTokens));
     this.#holding = held.catch(() => {});
     return held;
   }
@@ -356,7 +335,7 @@ export class SessionMeter {
     if (promptTokens + completionTokens === 0) return;
     const read = { promptTokens, conversationTokens: 0 };
     const bound = { promptTokens, outputTokensMax: 1, outputTokensMin: 1 };
-    this.#transcribed ??= await this.#admit(bound, { read, own: {}, isOwed: false });
+    this.#transcribed ??= await this.#admit(bound, { read, own: {} });
     const turn = this.#transcribed;
     turn.read.promptTokens = promptTokens;
     requireHeld(await turn.cover(completionTokens));
@@ -378,14 +357,13 @@ export class SessionMeter {
     if (this.#isClosed) return;
     this.#isClosed = true;
     const asked = this.#asked.takeAll();
-    if (leftBy === "upstream") this.#context.deserted(asked);
+    if (leftBy === "upstream") for (const event of asked) this.#context.refused(event);
     this.#settleTranscribed();
     for (const turn of this.#open) {
       const isFree = !turn.isOwed || (leftBy === "upstream" && turn.deliveredTokens === 0);
       this.#end(turn, isFree ? null : turn.brokenOff());
     }
     if (leftBy === "us" && this.#context.isAnswerDue) this.#oweRead(this.#context.read({ byClient: false }));
-    this.#turns.clear();
   }
 }
 

@@ -8,26 +8,25 @@ import { Heard } from "./heard.ts";
 export const TRANSCRIPTION = /^conversation\.item\.input_audio_transcription\./;
 /** Items whose transcript may still come. Those that are forgotten stay charged. */
 const ITEMS_MAX = 1_000;
-/** Of an item whose upstream gives it none. */
-const NO_ID = "";
 
 /** Audio that went from the buffer into the conversation, and its transcript. */
-export interface Committed {
-  seconds: number;
-  tokens: number;
+export class Committed {
   /** Null until the upstream names the item. */
-  itemId: string | null;
-  /** What its transcript reads, as estimated; none: 0. */
-  transcriptTokens: number;
-  /** The same, and what it writes, as the upstream tells it. */
-  readTokens: number;
-  writtenTokens: number;
-  readonly heard: Heard;
+  itemId: string | null = null;
+  /** What its transcript reads and writes, as the upstream tells it. */
+  readTokens = 0;
+  writtenTokens = 0;
+  constructor(
+    readonly seconds: number,
+    public tokens: number,
+    /** What its transcript reads, as estimated; none: 0. */
+    public transcriptTokens: number,
+    readonly heard: Heard,
+  ) {}
 }
 
-const itemIdOf = ({ item_id }: ServerEvent): string => (typeof item_id === "string" ? item_id : NO_ID);
-
-const isTold = ({ readTokens, writtenTokens }: Committed): boolean => readTokens + writtenTokens > 0;
+/** Empty: the upstream gives it none. */
+export const itemIdOf = ({ item_id }: ServerEvent): string => (typeof item_id === "string" ? item_id : "");
 
 /** What transcripts take. What the upstream tells of an item replaces the estimate of that item. */
 export class Transcripts {
@@ -50,46 +49,22 @@ export class Transcripts {
     return due;
   }
 
-  tokensOf(audioTokens: number): number {
-    return audioTokens > 0 ? audioTokens + estimateTokens(this.formats.transcriptPrompt) : 0;
+  /** What the transcript of so much audio reads, if there is one. */
+  estimateOf(audioTokens: number, isTranscribed = this.formats.isTranscribed): number {
+    return isTranscribed && audioTokens > 0 ? audioTokens + estimateTokens(this.formats.transcriptPrompt) : 0;
   }
 
   commit(seconds: number, tokens: number): Committed {
-    const item: Committed = {
-      seconds,
-      tokens,
-      itemId: null,
-      transcriptTokens: this.formats.isTranscribed ? this.tokensOf(tokens) : 0,
-      readTokens: 0,
-      writtenTokens: 0,
-      heard: new Heard(this.formats),
-    };
+    const item = new Committed(seconds, tokens, this.estimateOf(tokens), new Heard(this.formats));
     this.#count(item, 1);
     this.#items.push(item);
     if (this.#items.length > ITEMS_MAX) this.#items.shift();
     return item;
   }
 
-  named(item: Committed, event: ServerEvent): void {
-    item.itemId = itemIdOf(event);
-  }
-
   refused(item: Committed): void {
-    this.#count(item, -1);
-    this.#forget(item);
-  }
-
-  /** Both turned out to be one item. */
-  join(item: Committed, part: Committed): void {
-    item.seconds += part.seconds;
-    item.tokens += part.tokens;
-    item.transcriptTokens += part.transcriptTokens;
-    this.#forget(part);
-  }
-
-  #forget(item: Committed): void {
-    const at = this.#items.indexOf(item);
-    if (at !== -1) this.#items.splice(at, 1);
+    // One that was transcribed was committed.
+    if (item.readTokens + item.writtenTokens + item.heard.tokens === 0) this.#count(item, -1);
   }
 
   #count({ transcriptTokens, readTokens, writtenTokens, heard }: Committed, sign: 1 | -1): void {
@@ -102,19 +77,17 @@ export class Transcripts {
     const id = itemIdOf(event);
     const known = this.#items.filter(({ itemId }) => itemId === id);
     const item =
-      known.find((each) => !isTold(each)) ??
+      known.find(({ readTokens, writtenTokens }) => readTokens + writtenTokens === 0) ??
       unnamed() ??
-      (id === NO_ID ? undefined : known.at(-1)) ??
+      (id ? known.at(-1) : undefined) ??
       this.commit(0, 0);
     const { input_tokens, output_tokens, seconds } = isObject(event.usage) ? event.usage : {};
     const heardSeconds = isPlausible(Math.ceil(Number(seconds))) ? Number(seconds) : 0;
-    const readTokens = isPlausible(input_tokens)
-      ? input_tokens
-      : this.formats.tokensOf(heardSeconds, "input");
+    const read = isPlausible(input_tokens) ? input_tokens : this.formats.tokensOf(heardSeconds, "input");
     this.#count(item, -1);
-    this.named(item, event);
-    item.transcriptTokens ||= this.tokensOf(item.tokens);
-    item.readTokens = Math.max(item.readTokens, readTokens);
+    item.itemId = id;
+    item.transcriptTokens ||= this.estimateOf(item.tokens, true);
+    item.readTokens = Math.max(item.readTokens, read);
     item.writtenTokens = Math.max(item.writtenTokens, isPlausible(output_tokens) ? output_tokens : 0);
     item.heard.add(event);
     this.#count(item, 1);

@@ -16,41 +16,31 @@ export interface TurnUsage extends UsageParts {
   estimated: boolean;
 }
 
-type Usage = Record<string, unknown> | null | undefined;
-
 const believed = (value: unknown): number | null => (isPlausible(value) ? value : null);
 
-function reportedIn(usage: Usage) {
+/** What an end reports; null where that is impossible. */
+function figuresIn({ response }: ServerEvent) {
+  const usage = isObject(response) && isObject(response.usage) ? response.usage : null;
   const prompt = believed(usage?.input_tokens);
   const completion = believed(usage?.output_tokens);
-  return { prompt, completion, reported: prompt !== null && completion !== null };
+  return { usage, prompt, completion, reported: prompt !== null && completion !== null };
 }
 
-/** A response whose hold has ended. */
-export interface ClosedTurn extends Pick<Turn, "requestId" | "isCreated"> {
-  /** The type of the event that ended it; null: the upstream told of no end. */
-  endedBy: unknown;
-  charged: UsageParts;
-}
+/** What was charged for a response, and how it ended. */
+export type ClosedTurn = UsageParts & Pick<Turn, "endedBy">;
 
-/** What an end that is told later reports beyond what was charged, which then is; null: nothing. */
-export function lateUsage({ charged }: ClosedTurn, { response }: ServerEvent): TurnUsage | null {
-  const usage = isObject(response) && isObject(response.usage) ? response.usage : null;
-  const { prompt, completion, reported } = reportedIn(usage);
-  if (!reported) return null;
-  const told = partsIn(usage!, { promptTokens: prompt!, completionTokens: completion! });
-  const promptTokens = Math.max(0, told.promptTokens - charged.promptTokens);
-  const completionTokens = Math.max(0, told.completionTokens - charged.completionTokens);
-  const beyond = (name: "audioInputTokens" | "audioOutputTokens", most: number) =>
-    Math.min(most, Math.max(0, (told[name] ?? 0) - (charged[name] ?? 0)));
-  const more = {
-    promptTokens,
-    completionTokens,
-    audioInputTokens: beyond("audioInputTokens", promptTokens),
-    audioOutputTokens: beyond("audioOutputTokens", completionTokens),
-  };
-  for (const name of Object.keys(more) as (keyof typeof more)[])
-    charged[name] = (charged[name] ?? 0) + more[name];
+/** What an end that is told later reports beyond what was charged; it is charged then. */
+export function lateUsage(charged: ClosedTurn, event: ServerEvent): TurnUsage {
+  const { usage, prompt, completion, reported } = figuresIn(event);
+  const more = { promptTokens: 0, completionTokens: 0, audioInputTokens: 0, audioOutputTokens: 0 };
+  const told = reported ? partsIn(usage!, { promptTokens: prompt!, completionTokens: completion! }) : null;
+  for (const name of Object.keys(more) as (keyof typeof more)[]) {
+    const before = charged[name] ?? 0;
+    charged[name] = Math.max(before, told?.[name] ?? 0);
+    more[name] = charged[name] - before;
+  }
+  more.audioInputTokens = Math.min(more.audioInputTokens, more.promptTokens);
+  more.audioOutputTokens = Math.min(more.audioOutputTokens, more.completionTokens);
   return { ...more, estimated: false };
 }
 
@@ -60,8 +50,14 @@ export class Turn {
   #heldPromptTokens: number;
   #deliveredTokens = 0;
   isCancelled = false;
+  /** It was sent, or the upstream has begun it. */
+  isOwed = false;
   /** The upstream has told of its beginning. */
   isCreated = false;
+  /** The type of its end where the upstream announces no responses: such an end without an id ends another one. */
+  endedBy: unknown = null;
+  /** Of the client event that asked for it. */
+  eventId = "";
   /** By the upstream; null: none, or it has not begun. */
   id: string | null = null;
 
@@ -69,8 +65,6 @@ export class Turn {
   readonly read: { promptTokens: number; conversationTokens: number };
   /** What the client set for it. */
   readonly own: Record<string, unknown>;
-  /** It was sent, or the upstream has begun it. */
-  isOwed: boolean;
   /** It is not added to the conversation. */
   readonly isApart: boolean;
   /** It reads what was sent with it, and not the conversation. */
@@ -78,19 +72,11 @@ export class Turn {
 
   constructor(
     readonly admission: Admission,
-    {
-      formats,
-      requestId,
-      read,
-      own,
-      isOwed,
-    }: Pick<Turn, "requestId" | "read" | "own" | "isOwed"> & { formats: AudioFormats },
+    { formats, requestId, read, own }: Pick<Turn, "requestId" | "read" | "own"> & { formats: AudioFormats },
   ) {
     this.requestId = requestId;
     this.read = read;
     this.own = own;
-    this.isOwed = isOwed;
-    if (isOwed) admission.sent();
     this.isApart = own.conversation === "none";
     this.hasOwnInput = Array.isArray(own.input);
     this.#heard = new Heard(formats);
@@ -115,16 +101,14 @@ export class Turn {
 
   /** Grows the hold for so much output, and for what was read since; false when it cannot be paid. */
   async cover(completionTokens: number): Promise<boolean> {
-    const isHeld = await this.#isHeldFor(completionTokens);
+    const readsMore = this.read.promptTokens > this.#heldPromptTokens;
+    const isHeld =
+      (!readsMore && completionTokens <= this.#heldTokens * GROW_AT) ||
+      (await this.#grow(completionTokens + GROW_TOKENS)) ||
+      (!readsMore && completionTokens <= this.#heldTokens) ||
+      (await this.#grow(completionTokens));
     if (isHeld) this.#deliveredTokens = completionTokens;
     return isHeld;
-  }
-
-  async #isHeldFor(heard: number): Promise<boolean> {
-    const readsMore = this.read.promptTokens > this.#heldPromptTokens;
-    if (!readsMore && heard <= this.#heldTokens * GROW_AT) return true;
-    if (await this.#grow(heard + GROW_TOKENS)) return true;
-    return (!readsMore && heard <= this.#heldTokens) || this.#grow(heard);
   }
 
   async #grow(completionTokens: number): Promise<boolean> {
@@ -136,13 +120,13 @@ export class Turn {
   }
 
   /** The usage of a response that ends with this `response.done`. */
-  ended(event: ServerEvent): TurnUsage & { reported: boolean; isAbsurd: boolean } {
+  ended(event: ServerEvent): TurnUsage & { isAbsurd: boolean } {
+    this.endedBy = this.isCreated ? null : event.type;
     this.#heard.add(event);
     const status = endIn(event)!;
-    const response = (event.response ?? {}) as { usage?: Usage };
     const counted = { promptTokens: this.read.promptTokens, completionTokens: this.#heard.tokens };
-    const { prompt, completion, reported } = reportedIn(response.usage);
-    const isAbsurd = isObject(response.usage) && !reported;
+    const { usage, prompt, completion, reported } = figuresIn(event);
+    const isAbsurd = usage !== null && !reported;
     const isCut = CUT.has(status);
     const whole = {
       promptTokens: isCut ? Math.max(prompt ?? 0, counted.promptTokens) : (prompt ?? counted.promptTokens),
@@ -153,13 +137,8 @@ export class Turn {
     // A failure without any output costs only what the upstream reports.
     if (status === "failed" && counted.completionTokens === 0)
       Object.assign(whole, { promptTokens: prompt ?? 0, completionTokens: completion ?? 0 });
-    const told = reported ? partsIn(response.usage!, whole) : whole;
-    return {
-      ...(told === whole ? this.#asSound(whole) : told),
-      estimated: !reported,
-      reported,
-      isAbsurd,
-    };
+    const told = reported ? partsIn(usage!, whole) : whole;
+    return { ...(told === whole ? this.#asSound(whole) : told), estimated: !reported, isAbsurd };
   }
 
   brokenOff(): TurnUsage {
