@@ -374,10 +374,8 @@ export class Realtime {
   }
 
   async #sendUp(session: VoiceSession, event: Record<string, unknown>): Promise<void> {
-    const sent = await session.meter.client(event);
-    if (session.link?.send(sent)) return;
-    session.meter.notSent(sent);
-    fail("app_error", QUEUE_FULL);
+    const send = (sent: Record<string, unknown>) => session.link?.send(sent) ?? false;
+    if (!(await session.meter.client(event, send))) fail("app_error", QUEUE_FULL);
   }
 
   /** False when there is no such session of the caller's. */

@@ -1,12 +1,5 @@
+import type { Committed } from "./transcripts.ts";
 import type { Turn } from "./turn.ts";
-
-/** Audio that went from the buffer into the conversation. */
-export interface Committed {
-  seconds: number;
-  tokens: number;
-  /** What its transcript takes; none: 0. */
-  transcriptTokens: number;
-}
 
 interface AskedEvent {
   type: unknown;
@@ -18,47 +11,69 @@ interface AskedEvent {
   committed?: Committed;
   /** An error that named no event may have been about it. */
   isDoubted?: boolean;
+  /** Its hold has ended, since it was doubted for long. It may still begin. */
+  isGivenUp?: boolean;
 }
 
 /** A response that has not begun by then will not. */
 export const BEGINS_WITHIN_MS = 30_000;
 
-/** Of those that are no responses; an older one can no longer be refused. */
+/** Of those without a hold; an older one can no longer be refused. */
 const KEPT = 16;
 
 /** Client events that the upstream has not answered, in their order. */
 export class AskedEvents {
   #events: AskedEvent[] = [];
 
-  get turns(): Turn[] {
-    return this.#events.flatMap(({ turn }) => turn ?? []);
+  /** Responses that are expected to begin. */
+  get responseCount(): number {
+    return this.#events.filter(({ turn, isGivenUp }) => turn && !isGivenUp).length;
   }
 
   add(event: AskedEvent): void {
     this.#events.push(event);
-    const others = this.#events.filter(({ turn }) => !turn);
-    if (others.length > KEPT) this.#events.splice(this.#events.indexOf(others[0]!), 1);
+    const others = this.#events.filter(({ turn, isGivenUp }) => !turn || isGivenUp);
+    if (others.length > KEPT) this.#take(others[0]);
   }
 
-  doubt(type: string): AskedEvent | undefined {
-    const event = this.#events.find((each) => each.type === type && !each.isDoubted);
+  doubt(): AskedEvent | undefined {
+    const event = this.#events.find(({ turn, isDoubted }) => turn && !isDoubted);
     if (event) event.isDoubted = true;
     return event;
   }
 
-  take(type: string): AskedEvent | undefined {
-    return this.#takeAt(this.#events.findIndex((event) => event.type === type));
+  /** The turn to release; undefined when the response has begun, or was refused. */
+  giveUp(event: AskedEvent): Turn | undefined {
+    if (!this.#events.includes(event)) return undefined;
+    event.isGivenUp = true;
+    return event.turn;
+  }
+
+  /** The response that begins. `isApart`: undefined where the upstream does not tell. Some tell it of every response. */
+  begin(isApart: boolean | undefined, { alsoGivenUp }: { alsoGivenUp: boolean }): AskedEvent | undefined {
+    const asked = this.#events
+      .filter(({ turn, isGivenUp }) => turn && (alsoGivenUp || !isGivenUp))
+      .sort((one, other) => Number(one.isGivenUp ?? false) - Number(other.isGivenUp ?? false));
+    const fits = asked.find(({ turn }) => isApart === undefined || turn!.isApart === isApart);
+    return this.#take(fits ?? (isApart ? asked[0] : undefined));
+  }
+
+  /** `itemId`: of this item, as far as items are named. */
+  take(type: string, itemId = ""): AskedEvent | undefined {
+    const fits = (named?: string | null) => !itemId || !named || named === itemId;
+    return this.#take(this.#events.find((each) => each.type === type && fits(each.committed?.itemId)));
   }
 
   takeById(eventId: unknown): AskedEvent | undefined {
-    return this.#takeAt(this.#events.findIndex((event) => event.eventId === eventId));
+    return this.#take(this.#events.find((event) => event.eventId === eventId));
   }
 
   takeAll(): AskedEvent[] {
     return this.#events.splice(0);
   }
 
-  #takeAt(at: number): AskedEvent | undefined {
-    return at === -1 ? undefined : this.#events.splice(at, 1)[0];
+  #take(event: AskedEvent | undefined): AskedEvent | undefined {
+    if (event) this.#events.splice(this.#events.indexOf(event), 1);
+    return event;
   }
 }

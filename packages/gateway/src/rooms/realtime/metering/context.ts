@@ -1,19 +1,15 @@
 import type { MediaRates } from "../../../backends/contract.ts";
-import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { isObject } from "../../../kernel/json.ts";
-import { isPlausible } from "../../../kernel/usage-parts.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
-import { type AskedEvents, BEGINS_WITHIN_MS, type Committed } from "./asked.ts";
+import { type AskedEvents, BEGINS_WITHIN_MS } from "./asked.ts";
 import { AudioFormats, type SaidBy } from "./audio.ts";
 import { limitIn } from "./limits.ts";
+import { type Committed, itemIdOf, TRANSCRIPTION, Transcripts } from "./transcripts.ts";
 
 /** Context window of a model whose window is not in the price table. */
 const CONTEXT_TOKENS_UNKNOWN = 128_000;
-
-/** Items whose transcript may still come. */
-const ITEMS_MAX = 1_000;
 
 /** Settings that are tracked by name; vendors have about two dozen. */
 const SETTINGS_MAX = 256;
@@ -21,6 +17,7 @@ const OTHER_SETTINGS = "";
 const DEPTH_MAX = 8;
 
 const COMMIT = "input_audio_buffer.commit";
+const SPEECH_END = "input_audio_buffer.speech_stopped";
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
@@ -35,15 +32,11 @@ export class SessionContext {
   #clearingSeconds = 0;
   #clears = 0;
   #speechStartMs: number | null = null;
-  #speechEndMs: number | null = null;
   /** Whether the upstream sends `committed` events; one that does not may use appended audio at any time. */
   #tellsCommits = false;
   /** Updates that the upstream has not answered: until then what it says may be about earlier ones. */
   #updates = 0;
-  /** What transcripts take that are not settled yet. */
-  readonly transcripts = { promptTokens: 0, completionTokens: 0 };
-  /** Committed audio by item, as long as no transcript of it has come. */
-  readonly #untold = new BoundedMap<unknown, Committed>(ITEMS_MAX);
+  readonly transcripts: Transcripts;
   /** Since when the upstream has speech that no response has begun for. */
   #answerDueMs: number | null = null;
   /** In force. A smaller one is once the upstream has confirmed it. */
@@ -55,6 +48,7 @@ export class SessionContext {
     readonly clock: Pick<Clock, "elapsed">,
   ) {
     this.formats = new AudioFormats(rates);
+    this.transcripts = new Transcripts(this.formats);
   }
 
   get promptTokens(): number {
@@ -137,11 +131,7 @@ export class SessionContext {
     if (!committed) return;
     this.#bufferedSeconds += committed.seconds;
     this.#conversationTokens = Math.max(0, this.#conversationTokens - committed.tokens);
-    this.#transcript(-committed.transcriptTokens);
-  }
-
-  #transcript(tokens: number): void {
-    this.transcripts.promptTokens = Math.max(0, this.transcripts.promptTokens + tokens);
+    this.transcripts.refused(committed);
   }
 
   server(event: ServerEvent, asked: AskedEvents): void {
@@ -160,24 +150,35 @@ export class SessionContext {
       if (text(event.item.type).startsWith("mcp_")) this.#conversationTokens += this.tokensIn(event.item);
     } else if (event.type === "input_audio_buffer.speech_started")
       this.#speechStartMs = Number(event.audio_start_ms ?? Number.NaN);
-    else if (event.type === "input_audio_buffer.speech_stopped")
-      this.#speechEndMs = Number(event.audio_end_ms ?? Number.NaN);
-    else if (event.type === "input_audio_buffer.committed") {
+    else if (event.type === SPEECH_END) {
+      const committed = this.#speech(Number(event.audio_end_ms ?? Number.NaN), asked);
+      committed.itemId = itemIdOf(event);
+      asked.add({ type: SPEECH_END, eventId: SPEECH_END, named: null, committed });
+    } else if (event.type === "input_audio_buffer.committed") {
       this.#tellsCommits = true;
-      this.#untold.set(event.item_id, this.#committed(asked));
-    } else if (event.type === "input_audio_buffer.cleared" && this.#clears > 0 && --this.#clears === 0)
+      const committed = this.#confirmed(event, asked);
+      if (!committed) this.#answerDueMs = this.formats.answersSpeech ? this.clock.elapsed() : null;
+      (committed ?? this.#commitAll()).itemId = itemIdOf(event);
+    } else if (TRANSCRIPTION.test(String(event.type)))
+      this.transcripts.transcribed(event, () =>
+        this.#tellsCommits ? undefined : this.#confirmed(event, asked),
+      );
+    else if (event.type === "input_audio_buffer.cleared" && this.#clears > 0 && --this.#clears === 0)
       this.#clearingSeconds = 0;
   }
 
-  /** The upstream confirms the client's own commit, or has detected speech. */
-  #committed(asked: AskedEvents): Committed {
-    const speechSeconds = ((this.#speechEndMs ?? Number.NaN) - (this.#speechStartMs ?? Number.NaN)) / 1_000;
-    const afterSeconds = this.#appendedSeconds - (this.#speechEndMs ?? Number.NaN) / 1_000;
-    this.#speechStartMs = null;
-    this.#speechEndMs = null;
-    const own = speechSeconds >= 0 ? undefined : asked.take(COMMIT)?.committed;
-    if (own) return own;
+  /** Speech, or the client's own commit. */
+  #confirmed(event: ServerEvent, asked: AskedEvents): Committed | undefined {
+    const named = asked.take(SPEECH_END, itemIdOf(event));
+    return (named ?? asked.take(COMMIT) ?? asked.take(SPEECH_END))?.committed;
+  }
+
+  /** Speech has ended: the upstream commits it, and may answer. */
+  #speech(endMs: number, asked: AskedEvents): Committed {
     this.#answerDueMs = this.formats.answersSpeech ? this.clock.elapsed() : null;
+    const speechSeconds = (endMs - (this.#speechStartMs ?? Number.NaN)) / 1_000;
+    const afterSeconds = this.#appendedSeconds - endMs / 1_000;
+    this.#speechStartMs = null;
     if (!(speechSeconds >= 0)) return this.#commitAll();
     const all = this.#bufferedSeconds + this.#clearingSeconds;
     const seconds = Math.min(speechSeconds, all);
@@ -185,13 +186,16 @@ export class SessionContext {
     const left = Math.min(all - seconds, Math.max(0, afterSeconds));
     this.#bufferedSeconds = Math.min(this.#bufferedSeconds, left);
     this.#clearingSeconds = left - this.#bufferedSeconds;
+    const spoken = this.#commit(seconds);
     // The rest of it is in the client's own commits, which find nothing more to commit.
     for (let rest = speechSeconds - seconds; rest > 0; ) {
       const own = asked.take(COMMIT)?.committed;
       if (!own) break;
       rest -= own.seconds;
+      spoken.tokens += own.tokens;
+      spoken.transcriptTokens += own.transcriptTokens;
     }
-    return this.#commit(seconds);
+    return spoken;
   }
 
   #commitAll(): Committed {
@@ -201,45 +205,16 @@ export class SessionContext {
     return committed;
   }
 
-  /** What a commit would move now. */
+  /** What the transcript of a commit would read now. */
   get bufferedTokens(): number {
-    return this.#transcriptOf(this.formats.tokensOf(this.#bufferedSeconds, "input"));
-  }
-
-  #transcriptOf(audioTokens: number): number {
-    return audioTokens > 0 ? audioTokens + estimateTokens(this.formats.transcriptPrompt) : 0;
+    return this.transcripts.estimateOf(this.formats.tokensOf(this.#bufferedSeconds, "input"));
   }
 
   /** Moves so much of the appended audio into the conversation. */
   #commit(seconds: number): Committed {
     const tokens = this.formats.tokensOf(seconds, "input");
-    const transcriptTokens = this.formats.isTranscribed ? this.#transcriptOf(tokens) : 0;
     this.#conversationTokens += tokens;
-    this.#transcript(transcriptTokens);
-    return { seconds, tokens, transcriptTokens };
-  }
-
-  /** What the upstream says that a transcript took replaces the estimate. */
-  transcribed({ item_id, usage }: ServerEvent, asked: AskedEvents): void {
-    if (!this.#tellsCommits) asked.take(COMMIT);
-    const committed = this.#untold.get(item_id);
-    if (!committed) return;
-    const { input_tokens, output_tokens, seconds } = isObject(usage) ? usage : {};
-    const heard = isPlausible(Math.ceil(Number(seconds))) ? Number(seconds) : 0;
-    const told = isPlausible(input_tokens) ? input_tokens : this.formats.tokensOf(heard, "input");
-    const taken = told || committed.transcriptTokens || this.#transcriptOf(committed.tokens);
-    this.#transcript(taken - committed.transcriptTokens);
-    committed.transcriptTokens = taken;
-    if (told === 0) return;
-    this.#untold.delete(item_id);
-    if (isPlausible(output_tokens)) this.transcripts.completionTokens += output_tokens;
-  }
-
-  /** What transcripts took since this was last asked. */
-  takeTranscripts(): { promptTokens: number; completionTokens: number } {
-    const taken = { ...this.transcripts };
-    Object.assign(this.transcripts, { promptTokens: 0, completionTokens: 0 });
-    return taken;
+    return this.transcripts.commit(seconds, tokens);
   }
 
   /** The upstream responds to speech at once; one that has not by now will not. */
@@ -253,7 +228,8 @@ export class SessionContext {
 
   /** The input of a response that starts now. One that the client asks for also reads uncommitted audio. */
   read({ byClient }: { byClient: boolean }): { promptTokens: number; conversationTokens: number } {
-    if (byClient || !this.#tellsCommits) this.#commitAll();
+    const isBuffered = this.#bufferedSeconds + this.#clearingSeconds > 0;
+    if (isBuffered && (byClient || !this.#tellsCommits)) this.#commitAll();
     return { promptTokens: this.promptTokens, conversationTokens: this.#conversationTokens };
   }
 

@@ -1,4 +1,4 @@
-import type { MediaRates } from "../../../backends/contract.ts";
+import type { MediaRates, RealtimeLink } from "../../../backends/contract.ts";
 import { BoundedMap } from "../../../kernel/bounded.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { fail } from "../../../kernel/errors.ts";
@@ -10,7 +10,7 @@ import { endIn, type ServerEvent } from "../server-events.ts";
 import { AskedEvents, BEGINS_WITHIN_MS } from "./asked.ts";
 import { SessionContext } from "./context.ts";
 import { checkSettings, limitIn } from "./limits.ts";
-import { Turn, type TurnUsage } from "./turn.ts";
+import { type ClosedTurn, lateUsage, Turn, type TurnUsage } from "./turn.ts";
 
 /** Responses of one session at a time, running or requested. */
 const RESPONSES_MAX = 16;
@@ -24,7 +24,8 @@ const SETTLED_MAX = 1_000;
 const NO_ID = "";
 /** Transcripts are settled whenever they reach about this many tokens. */
 const TRANSCRIBED_TOKENS_MAX = 10_000;
-const TRANSCRIPTION = /^conversation\.item\.input_audio_transcription\./;
+/** Events after which transcripts may take more. */
+const HEARD = /^(input_audio_buffer|conversation\.item\.input_audio_transcription)\./;
 
 interface SessionMeterOptions {
   model: string;
@@ -43,6 +44,8 @@ interface SessionMeterOptions {
   suspect(problem: string, requestId: string): void;
 }
 
+type NewTurn = Pick<Turn, "read" | "own"> & { isBegun?: boolean };
+
 /** Client events that cost something, or change what others cost, unless the upstream refuses them. */
 const ANSWERED: ReadonlySet<unknown> = new Set([
   "response.create",
@@ -53,10 +56,14 @@ const ANSWERED: ReadonlySet<unknown> = new Set([
 /** What a session costs: each response is admitted before it passes, its hold grows, and it is settled at its end. */
 export class SessionMeter {
   readonly #context: SessionContext;
-  readonly #turns = new Map<string, Turn>();
-  /** Responses that are settled: what is told of them again is not passed on. */
-  readonly #settled = new BoundedMap<string, true>(SETTLED_MAX);
   readonly #asked = new AskedEvents();
+  /** Responses that the upstream has begun. */
+  readonly #turns = new Map<string, Turn>();
+  /** Responses that are settled: what is told of them again is not passed on, and charged where it is more. */
+  readonly #closed = new BoundedMap<string, ClosedTurn>(SETTLED_MAX);
+  #lastClosed: ClosedTurn | null = null;
+  /** All that hold something, each from the moment it is admitted. */
+  readonly #open = new Set<Turn>();
   /** The hold for transcripts: another model makes them, which the vendor bills besides. */
   #transcribed: Turn | null = null;
   /** Why a response that the upstream has begun is not let through: more of it may come before the session is closed. */
@@ -104,66 +111,74 @@ export class SessionMeter {
     if (type === "response.create") checkSettings(response, { where: "event.response", model, known });
   }
 
-  /** Before a client event is sent: what to send. Fails when it cannot be paid. */
-  async client(event: Record<string, unknown>): Promise<Record<string, unknown>> {
+  /** Sends a client event; false when it could not be sent. Fails when it cannot be paid. */
+  async client(event: Record<string, unknown>, send: RealtimeLink["send"]): Promise<boolean> {
     this.check(event);
     const { type, event_id: named, response_id: cancelled } = event;
     if (type === "response.cancel")
       for (const [id, turn] of this.#turns) turn.isCancelled ||= cancelled ? cancelled === id : !turn.isApart;
     const turn = type === "response.create" ? await this.#ask(event) : undefined;
-    const isHeard = type === "input_audio_buffer.commit" && this.#context.formats.isTranscribed;
-    if (isHeard) await this.#transcript(null);
+    if (type === "input_audio_buffer.commit") await this.#holdTranscripts(this.#context.bufferedTokens);
+    this.#requireOpen();
     const committed = this.#context.client(event);
-    if (!ANSWERED.has(type)) return event;
+    if (!ANSWERED.has(type)) return send(event);
     const eventId = this.options.ids.uuid();
+    if (turn) turn.eventId = eventId;
     this.#asked.add({ type, eventId, named, turn, committed });
-    return { ...event, event_id: eventId };
+    const isSent = send({ ...event, event_id: eventId });
+    if (isSent) turn?.sent();
+    else this.#refused(this.#asked.takeById(eventId));
+    return isSent;
+  }
+
+  #requireOpen(): void {
+    if (this.#isClosed) fail("app_error", "The session has ended");
   }
 
   async #ask(event: Record<string, unknown>): Promise<Turn> {
-    if (this.#turns.size + this.#asked.turns.length >= RESPONSES_MAX)
+    if (this.#turns.size + this.#asked.responseCount >= RESPONSES_MAX)
       fail("app_error", `The session has ${RESPONSES_MAX} responses in progress; wait until some have ended`);
     const own = isObject(event.response) ? event.response : {};
     const read = this.#context.read({ byClient: true });
     const named = (Array.isArray(own.input) ? own.input : []).flatMap((item) => item?.id ?? []);
     const again = named.length - new Set(named).size;
     read.promptTokens += this.#context.tokensIn(own) + again * read.conversationTokens;
-    return this.#respond(read, own);
+    return this.#respond({ read, own });
   }
 
   /** An event could not be sent, or the upstream has refused it. Returns the id that the client gave it. */
-  notSent({ event_id }: Record<string, unknown>): unknown {
-    return this.#refused(this.#asked.takeById(event_id));
-  }
-
   #refused(asked: ReturnType<AskedEvents["takeById"]>): unknown {
     if (!asked) return undefined;
-    asked.turn?.admission.release();
+    if (asked.turn) this.#end(asked.turn, null);
     this.#context.refused(asked);
     return asked.named ?? null;
   }
 
-  async #respond(read: Turn["read"], own: Record<string, unknown>): Promise<Turn> {
+  async #respond(response: NewTurn): Promise<Turn> {
     await this.options.pace();
-    const turn = await this.#admit(read, this.#bound(read.promptTokens, own), own);
-    turn.admission.sent();
-    return turn;
+    return this.#admit(this.#bound(response.read.promptTokens, response.own), response);
   }
 
   /** One that the upstream has begun is owed, whoever left meanwhile and whatever is left to pay it. */
-  async #begun(): Promise<Turn> {
-    if (this.#refusal) throw this.#refusal;
-    const read = this.#context.read({ byClient: false });
-    return this.#respond(read, {}).catch((error) => {
+  async #begun(id: string | null, asked?: Pick<Turn, "read" | "own">): Promise<Turn> {
+    const { read, own } = asked ?? { read: this.#context.read({ byClient: false }), own: {} };
+    try {
+      if (this.#refusal) throw this.#refusal;
+      if (this.#turns.size >= RESPONSES_MAX)
+        fail("app_error", `The upstream started more than ${RESPONSES_MAX} responses at once`);
+      return await this.#respond({ read, own, isBegun: true });
+    } catch (error) {
       this.#refusal = error;
-      this.#oweRead(read);
+      this.#remember(id, { ...this.#oweRead(read), endedBy: null });
       throw error;
-    });
+    }
   }
 
-  #oweRead({ promptTokens, conversationTokens }: Turn["read"]): void {
+  #oweRead({ promptTokens, conversationTokens }: Turn["read"]): TurnUsage {
     const audioInputTokens = this.#context.formats.isUsed ? Math.min(promptTokens, conversationTokens) : 0;
-    this.#owe({ promptTokens, completionTokens: 0, audioInputTokens, estimated: true });
+    const usage = { promptTokens, completionTokens: 0, audioInputTokens, estimated: true };
+    this.#owe(usage);
+    return usage;
   }
 
   #owe(usage: TurnUsage): void {
@@ -173,150 +188,167 @@ export class SessionMeter {
     settled?.(usage, costNanoUsd);
   }
 
-  async #admit(read: Turn["read"], bound: Bound, own: Record<string, unknown> = {}): Promise<Turn> {
-    const { ids, admit } = this.options;
-    const requestId = ids.ordered();
-    const admission = await admit(requestId, bound);
-    if (this.#isClosed) {
-      admission.release();
-      fail("app_error", "The session has ended");
-    }
-    return new Turn(admission, { requestId, read, own, formats: this.#context.formats.with(own) });
+  async #admit(bound: Bound, { isBegun, ...response }: NewTurn): Promise<Turn> {
+    const requestId = this.options.ids.ordered();
+    const admission = await this.options.admit(requestId, bound);
+    if (this.#isClosed) admission.release();
+    this.#requireOpen();
+    const formats = this.#context.formats.with(response.own);
+    const turn = new Turn(admission, { ...response, requestId, formats });
+    if (isBegun) turn.sent();
+    this.#open.add(turn);
+    return turn;
   }
 
   /** Whether an upstream event is let through: fails when it cannot be paid. */
   async server(event: ServerEvent): Promise<boolean> {
     this.#context.server(event, this.#asked);
     const type = String(event.type);
-    if (TRANSCRIPTION.test(type)) this.#context.transcribed(event, this.#asked);
     if (type === "error") this.#refusedByUpstream(event);
-    const isHeard = type === "input_audio_buffer.committed" && this.#context.formats.isTranscribed;
-    if (isHeard || TRANSCRIPTION.test(type)) await this.#transcript(event);
+    if (HEARD.test(type)) await this.#holdTranscripts();
     if (!type.startsWith("response.")) return true;
     const id = responseIdOf(event);
-    const isNew = type === "response.created";
-    // Engines may begin another one by an id that they had before.
-    if (isNew) this.#settled.delete(id ?? NO_ID);
-    else if (this.#settled.get(id ?? NO_ID)) return false;
-    const turn = await this.#turnOf(id);
-    if (isNew) this.#settleCancelled(turn);
+    const isCreated = type === "response.created";
+    const known = id === null ? this.#turns.values().next().value : this.#turns.get(id);
+    const closed = isCreated || known ? undefined : this.#closedOf(id, event);
+    if (closed) {
+      if (endIn(event) !== null) this.#owe(lateUsage(closed, event));
+      return false;
+    }
+    const turn = isCreated ? await this.#created(id, event) : (known ?? (await this.#begin(id)));
     if (endIn(event) !== null) this.#ended(turn, event);
     else requireHeld(await turn.hear(event));
     return true;
   }
 
-  /** The response with this id. A new one is the oldest that the client asked for, else the upstream started it. */
-  async #turnOf(id: string | null): Promise<Turn> {
-    const known = id === null ? this.#turns.values().next().value : this.#turns.get(id);
-    if (known) return known;
-    if (this.#turns.size >= RESPONSES_MAX)
-      fail("app_error", `The upstream started more than ${RESPONSES_MAX} responses at once`);
-    this.#context.answered();
-    const turn = this.#asked.take("response.create")?.turn ?? (await this.#begun());
+  /** Without an id, an end may be another one of the response that ended last. */
+  #closedOf(id: string | null, event: ServerEvent): ClosedTurn | null | undefined {
+    if (id !== null) return this.#closed.get(id);
+    const last = this.#lastClosed;
+    const endsAgain = endIn(event) !== null && last?.endedBy !== event.type;
+    return this.#refusal || endsAgain ? last : undefined;
+  }
+
+  /** Engines may begin another response by an id that they had before, or by none. */
+  async #created(id: string | null, { response }: ServerEvent): Promise<Turn> {
+    let turn = this.#turns.get(id ?? NO_ID);
+    const isAnother = turn?.isCreated || turn?.isCancelled;
+    if (turn && isAnother) this.#close(turn, turn.brokenOff());
+    const { conversation_id: of } = isObject(response) ? response : {};
+    if (!turn || isAnother) turn = await this.#begin(id, of === undefined ? undefined : of === null);
+    turn.isCreated = true;
+    // Some upstreams send no `response.done` for a cancelled response: the next in the conversation ends it.
+    for (const each of this.#turns.values())
+      if (each !== turn && each.isCancelled && !each.isApart && !turn.isApart)
+        this.#close(each, each.brokenOff());
+    return turn;
+  }
+
+  /** A new response is one that the client asked for, else the upstream started it. */
+  async #begin(id: string | null, isApart?: boolean): Promise<Turn> {
+    const asked = this.#asked.begin(isApart, { alsoGivenUp: !this.#context.isAnswerDue });
+    // The error was about another one.
+    if (asked?.isDoubted) this.#doubt();
+    if (!asked) this.#context.answered();
+    const turn = asked && !asked.isGivenUp ? asked.turn! : await this.#begun(id, asked?.turn);
+    turn.id = id;
     this.#turns.set(id ?? NO_ID, turn);
     return turn;
   }
 
-  /** DashScope names no event: the oldest response that was asked for is given up if it does not begin. One that begins later is admitted then. */
+  /** DashScope names no event: the oldest response that was asked for is given up if it does not begin. */
   #refusedByUpstream({ error }: ServerEvent): void {
     const told = isObject(error) ? error : {};
-    const named = this.notSent(told);
+    const named = this.#refused(this.#asked.takeById(told.event_id));
     if (named !== undefined) told.event_id = named;
-    if (typeof told.event_id === "string") return;
-    const doubted = this.#asked.doubt("response.create");
-    if (doubted)
-      this.options.clock.after(BEGINS_WITHIN_MS, () => this.notSent({ event_id: doubted.eventId }));
+    if (typeof told.event_id !== "string") this.#doubt();
+    // What has begun in its place answers the speech.
+    for (const { eventId } of this.#turns.values()) if (eventId === told.event_id) this.#context.answered();
   }
 
-  /** Some upstreams send no `response.done` for a cancelled response: the next in the conversation ends it. */
-  #settleCancelled(next: Turn): void {
-    for (const turn of this.#turns.values())
-      if (turn !== next && turn.isCancelled && !turn.isApart && !next.isApart) this.#breakOff(turn);
+  /** One that begins after it was given up is admitted then. */
+  #doubt(): void {
+    const doubted = this.#asked.doubt();
+    if (!doubted) return;
+    this.options.clock.after(BEGINS_WITHIN_MS, () => {
+      const turn = this.#asked.giveUp(doubted);
+      if (turn) this.#end(turn, null);
+    });
   }
 
   #ended(turn: Turn, event: ServerEvent): void {
-    const { reported, isAbsurd, ...usage } = turn.ended(event);
-    this.#forget(turn);
-    this.#settle(turn, usage);
-    this.#judge(turn, { reported, isAbsurd, promptTokens: usage.promptTokens });
-    this.#said(turn, usage, reported);
+    const { isAbsurd, ...usage } = turn.ended(event);
+    this.#close(turn, usage);
+    this.#judge(turn, { ...usage, isAbsurd });
   }
 
   /** Implausible figures are charged, since the operator chose the upstream, but they are reported. */
   #judge(
     { requestId }: Turn,
-    { reported, isAbsurd, promptTokens }: { reported: boolean; isAbsurd: boolean; promptTokens: number },
+    { estimated, isAbsurd, promptTokens }: TurnUsage & { isAbsurd: boolean },
   ): void {
     const { limits, suspect } = this.options;
     const { contextTokens } = limits;
     if (isAbsurd) suspect("impossible usage figures; the gateway's own count was charged instead", requestId);
-    else if (reported && contextTokens !== null && promptTokens > contextTokens)
+    else if (!estimated && contextTokens !== null && promptTokens > contextTokens)
       suspect(
         `${promptTokens} input tokens, more than the model's context window of ${contextTokens}`,
         requestId,
       );
   }
 
-  #breakOff(turn: Turn): void {
-    const usage = turn.brokenOff();
-    this.#forget(turn);
-    this.#settle(turn, usage);
-    this.#said(turn, usage, false);
+  #close(turn: Turn, usage: TurnUsage): void {
+    const { id, isApart, hasOwnInput, read, endedBy } = turn;
+    this.#turns.delete(id ?? NO_ID);
+    this.#remember(id, { ...usage, endedBy });
+    this.#end(turn, usage);
+    if (!isApart) this.#context.said(read, { ...usage, reported: !usage.estimated && !hasOwnInput });
   }
 
-  #said({ isApart, hasOwnInput, read }: Turn, usage: Omit<TurnUsage, "estimated">, reported: boolean): void {
-    if (!isApart) this.#context.said(read, { ...usage, reported: reported && !hasOwnInput });
+  #remember(id: string | null, closed: ClosedTurn): void {
+    this.#lastClosed = closed;
+    if (id !== null) this.#closed.set(id, closed);
   }
 
-  #forget(turn: Turn): void {
-    for (const [id, open] of this.#turns) {
-      if (open !== turn) continue;
-      this.#turns.delete(id);
-      if (id !== NO_ID) this.#settled.set(id, true);
-    }
-  }
-
-  /** Writes a row if there are tokens, or if the session has a reference. */
-  #settle({ admission }: Turn, usage: TurnUsage): void {
-    if (usage.promptTokens + usage.completionTokens === 0 && this.options.refId === null) admission.release();
+  /** Ends a hold, once. Writes a row if there are tokens, or if the session has a reference. Null: nothing is owed. */
+  #end(turn: Turn, usage: TurnUsage | null): void {
+    if (!this.#open.delete(turn)) return;
+    if (!usage || (usage.promptTokens + usage.completionTokens === 0 && this.options.refId === null))
+      turn.admission.release();
     else {
-      const costNanoUsd = admission.settle({ backend: "realtime", ...usage });
+      const costNanoUsd = turn.admission.settle({ backend: "realtime", ...usage });
       this.options.settled?.(usage, costNanoUsd);
     }
   }
 
-  /** Holds what transcripts take. Null: before a commit is sent. */
-  #transcript(event: ServerEvent | null): Promise<void> {
-    const held = this.#holding.then(() => this.#holdTranscript(event));
+  /** Holds what transcripts take, and what a commit adds before it is sent. */
+  #holdTranscripts(bufferedTokens = 0): Promise<void> {
+    const held = this.#holding.then(() => this.#holdDue(bufferedTokens));
     this.#holding = held.catch(() => {});
     return held;
   }
 
-  async #holdTranscript(event: ServerEvent | null): Promise<void> {
-    const { transcripts, bufferedTokens } = this.#context;
-    const promptTokens = transcripts.promptTokens + (event ? 0 : bufferedTokens);
-    // A transcript may come after its sound was settled.
-    const isWritten = event !== null && TRANSCRIPTION.test(String(event.type));
-    if (promptTokens === 0 && !isWritten) return;
+  async #holdDue(bufferedTokens: number): Promise<void> {
+    const { transcripts } = this.#context;
+    const { promptTokens: dueTokens, completionTokens } = transcripts.due;
+    const promptTokens = dueTokens + bufferedTokens;
+    if (promptTokens + completionTokens === 0) return;
+    const read = { promptTokens, conversationTokens: 0 };
     const bound = { promptTokens, outputTokensMax: 1, outputTokensMin: 1 };
-    this.#transcribed ??= await this.#admit({ promptTokens, conversationTokens: 0 }, bound);
+    this.#transcribed ??= await this.#admit(bound, { read, own: {} });
     const turn = this.#transcribed;
     turn.read.promptTokens = promptTokens;
-    requireHeld(await turn.hear(event));
-    if (transcripts.promptTokens + turn.deliveredTokens > TRANSCRIBED_TOKENS_MAX) this.#settleTranscribed();
+    requireHeld(await turn.cover(completionTokens));
+    if (dueTokens + completionTokens > TRANSCRIBED_TOKENS_MAX) this.#settleTranscribed();
   }
 
   #settleTranscribed(): void {
     const turn = this.#transcribed;
     this.#transcribed = null;
-    const { promptTokens, completionTokens: told } = this.#context.takeTranscripts();
-    const completionTokens = Math.max(told, turn?.deliveredTokens ?? 0);
-    if (promptTokens + completionTokens === 0) {
-      turn?.admission.release();
-      return;
-    }
+    const { promptTokens, completionTokens } = this.#context.transcripts.take();
+    const isFree = promptTokens + completionTokens === 0;
     const usage = { promptTokens, completionTokens, audioInputTokens: promptTokens, estimated: true };
-    if (turn) this.#settle(turn, usage);
+    if (turn) this.#end(turn, isFree ? null : usage);
     else this.#owe(usage);
   }
 
@@ -326,13 +358,12 @@ export class SessionMeter {
     this.#isClosed = true;
     const asked = this.#asked.takeAll();
     if (leftBy === "upstream") for (const event of asked) this.#context.refused(event);
-    for (const turn of [...this.#turns.values(), ...asked.flatMap(({ turn }) => turn ?? [])]) {
-      if (leftBy === "upstream" && turn.deliveredTokens === 0) turn.admission.release();
-      else this.#settle(turn, turn.brokenOff());
+    this.#settleTranscribed();
+    for (const turn of this.#open) {
+      const isFree = !turn.isOwed || (leftBy === "upstream" && turn.deliveredTokens === 0);
+      this.#end(turn, isFree ? null : turn.brokenOff());
     }
     if (leftBy === "us" && this.#context.isAnswerDue) this.#oweRead(this.#context.read({ byClient: false }));
-    this.#turns.clear();
-    this.#settleTranscribed();
   }
 }
 

@@ -18,15 +18,53 @@ export interface TurnUsage extends UsageParts {
 
 const believed = (value: unknown): number | null => (isPlausible(value) ? value : null);
 
+/** What an end reports; null where that is impossible. */
+function figuresIn({ response }: ServerEvent) {
+  const usage = isObject(response) && isObject(response.usage) ? response.usage : null;
+  const prompt = believed(usage?.input_tokens);
+  const completion = believed(usage?.output_tokens);
+  return { usage, prompt, completion, reported: prompt !== null && completion !== null };
+}
+
+/** What was charged for a response, and how it ended. */
+export type ClosedTurn = UsageParts & Pick<Turn, "endedBy">;
+
+/** What an end that is told later reports beyond what was charged; it is charged then. */
+export function lateUsage(charged: ClosedTurn, event: ServerEvent): TurnUsage {
+  const { usage, prompt, completion, reported } = figuresIn(event);
+  const more = { promptTokens: 0, completionTokens: 0, audioInputTokens: 0, audioOutputTokens: 0 };
+  const told = reported ? partsIn(usage!, { promptTokens: prompt!, completionTokens: completion! }) : null;
+  for (const name of Object.keys(more) as (keyof typeof more)[]) {
+    const before = charged[name] ?? 0;
+    charged[name] = Math.max(before, told?.[name] ?? 0);
+    more[name] = charged[name] - before;
+  }
+  more.audioInputTokens = Math.min(more.audioInputTokens, more.promptTokens);
+  more.audioOutputTokens = Math.min(more.audioOutputTokens, more.completionTokens);
+  return { ...more, estimated: false };
+}
+
 export class Turn {
   #heard: Heard;
   #heldTokens: number;
   #heldPromptTokens: number;
   #deliveredTokens = 0;
   isCancelled = false;
+  /** It was sent, or the upstream has begun it. */
+  isOwed = false;
+  /** The upstream has told of its beginning. */
+  isCreated = false;
+  /** The type of its end where the upstream announces no responses: such an end without an id ends another one. */
+  endedBy: unknown = null;
+  /** Of the client event that asked for it. */
+  eventId = "";
+  /** By the upstream; null: none, or it has not begun. */
+  id: string | null = null;
 
   readonly requestId: string;
   readonly read: { promptTokens: number; conversationTokens: number };
+  /** What the client set for it. */
+  readonly own: Record<string, unknown>;
   /** It is not added to the conversation. */
   readonly isApart: boolean;
   /** It reads what was sent with it, and not the conversation. */
@@ -34,15 +72,11 @@ export class Turn {
 
   constructor(
     readonly admission: Admission,
-    {
-      formats,
-      requestId,
-      read,
-      own,
-    }: Pick<Turn, "requestId" | "read"> & { formats: AudioFormats; own: Record<string, unknown> },
+    { formats, requestId, read, own }: Pick<Turn, "requestId" | "read" | "own"> & { formats: AudioFormats },
   ) {
     this.requestId = requestId;
     this.read = read;
+    this.own = own;
     this.isApart = own.conversation === "none";
     this.hasOwnInput = Array.isArray(own.input);
     this.#heard = new Heard(formats);
@@ -54,20 +88,27 @@ export class Turn {
     return this.#deliveredTokens;
   }
 
-  /** Counts the event and grows the hold for it; false when it cannot be paid. */
-  async hear(event: ServerEvent | null): Promise<boolean> {
-    if (event) this.#heard.add(event);
-    const heard = this.#heard.tokens;
-    const isHeld = await this.#cover(heard);
-    if (isHeld) this.#deliveredTokens = heard;
-    return isHeld;
+  sent(): void {
+    this.isOwed = true;
+    this.admission.sent();
   }
 
-  async #cover(heard: number): Promise<boolean> {
+  /** Counts the event and grows the hold for it; false when it cannot be paid. */
+  hear(event: ServerEvent): Promise<boolean> {
+    this.#heard.add(event);
+    return this.cover(this.#heard.tokens);
+  }
+
+  /** Grows the hold for so much output, and for what was read since; false when it cannot be paid. */
+  async cover(completionTokens: number): Promise<boolean> {
     const readsMore = this.read.promptTokens > this.#heldPromptTokens;
-    if (!readsMore && heard <= this.#heldTokens * GROW_AT) return true;
-    if (await this.#grow(heard + GROW_TOKENS)) return true;
-    return (!readsMore && heard <= this.#heldTokens) || this.#grow(heard);
+    const isHeld =
+      (!readsMore && completionTokens <= this.#heldTokens * GROW_AT) ||
+      (await this.#grow(completionTokens + GROW_TOKENS)) ||
+      (!readsMore && completionTokens <= this.#heldTokens) ||
+      (await this.#grow(completionTokens));
+    if (isHeld) this.#deliveredTokens = completionTokens;
+    return isHeld;
   }
 
   async #grow(completionTokens: number): Promise<boolean> {
@@ -79,15 +120,13 @@ export class Turn {
   }
 
   /** The usage of a response that ends with this `response.done`. */
-  ended(event: ServerEvent): TurnUsage & { reported: boolean; isAbsurd: boolean } {
+  ended(event: ServerEvent): TurnUsage & { isAbsurd: boolean } {
+    this.endedBy = this.isCreated ? null : event.type;
     this.#heard.add(event);
     const status = endIn(event)!;
-    const response = (event.response ?? {}) as { usage?: Record<string, unknown> | null };
     const counted = { promptTokens: this.read.promptTokens, completionTokens: this.#heard.tokens };
-    const prompt = believed(response.usage?.input_tokens);
-    const completion = believed(response.usage?.output_tokens);
-    const reported = prompt !== null && completion !== null;
-    const isAbsurd = isObject(response.usage) && !reported;
+    const { usage, prompt, completion, reported } = figuresIn(event);
+    const isAbsurd = usage !== null && !reported;
     const isCut = CUT.has(status);
     const whole = {
       promptTokens: isCut ? Math.max(prompt ?? 0, counted.promptTokens) : (prompt ?? counted.promptTokens),
@@ -98,13 +137,8 @@ export class Turn {
     // A failure without any output costs only what the upstream reports.
     if (status === "failed" && counted.completionTokens === 0)
       Object.assign(whole, { promptTokens: prompt ?? 0, completionTokens: completion ?? 0 });
-    const told = reported ? partsIn(response.usage!, whole) : whole;
-    return {
-      ...(told === whole ? this.#asSound(whole) : told),
-      estimated: !reported,
-      reported,
-      isAbsurd,
-    };
+    const told = reported ? partsIn(usage!, whole) : whole;
+    return { ...(told === whole ? this.#asSound(whole) : told), estimated: !reported, isAbsurd };
   }
 
   brokenOff(): TurnUsage {

@@ -1,0 +1,498 @@
+import { describe, expect, test } from "bun:test";
+import { ManualClock } from "@model-gateway/testing/clock.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { SessionMeter } from "../../src/rooms/realtime/metering/meter.ts";
+
+type Event = Record<string, unknown>;
+type Row = [promptTokens: number, completionTokens: number];
+
+/** 300 bytes a second; ten tokens a second are heard, twenty are said. */
+const rates = {
+  inputAudioHz: 150,
+  outputAudioHz: 150,
+  inputAudioTokensPerSecond: 10,
+  outputAudioTokensPerSecond: 20,
+  audioSecondsMin: 0,
+  tokensPerImage: 100,
+};
+const audio = (seconds: number) => Buffer.alloc(seconds * 300).toString("base64");
+const usage = (input_tokens: number, output_tokens: number) => ({ input_tokens, output_tokens });
+const words = (count: number) => "word ".repeat(count);
+
+/** A session whose holds and charges are only written down. */
+class Bench {
+  readonly clock = new ManualClock();
+  readonly rows: Row[] = [];
+  readonly sent: Event[] = [];
+  openHolds = 0;
+  /** Ends the wait of an admission. */
+  admitted: Promise<void> = Promise.resolve();
+  isBroke = false;
+  readonly meter = new SessionMeter({
+    model: "m",
+    refId: null,
+    rates,
+    known: ["conversation", "input", "instructions", "input_audio_transcription", "turn_detection"],
+    limits: { outputTokensMax: 100, contextTokens: null },
+    ids: randomIds,
+    clock: this.clock,
+    admit: async (_, bound) => {
+      await this.admitted;
+      let isOpen = true;
+      this.openHolds++;
+      const end = (row?: Row) => {
+        if (!isOpen) throw new Error("a hold ended twice");
+        isOpen = false;
+        this.openHolds--;
+        if (row) this.rows.push(row);
+        return null;
+      };
+      return {
+        outputTokensHeld: "outputTokensMax" in bound ? bound.outputTokensMax : 0,
+        lowered: false,
+        grow: async () => isOpen,
+        sent() {},
+        writtenTokens: () => 0,
+        givenUp() {},
+        settle: ({ promptTokens, completionTokens }) => end([promptTokens, completionTokens]),
+        release: () => void end(),
+      };
+    },
+    owe: (_, { promptTokens, completionTokens }) => {
+      this.rows.push([promptTokens, completionTokens]);
+      return null;
+    },
+    pace: async () => {
+      if (this.isBroke) throw new Error("broke");
+    },
+    suspect() {},
+  });
+
+  client(event: Event): Promise<unknown> {
+    return this.meter.client(event, (sent) => this.sent.push(sent) > 0);
+  }
+  ask(response?: Event) {
+    return this.client({ type: "response.create", ...(response && { response }) });
+  }
+  cancel() {
+    return this.client({ type: "response.cancel" });
+  }
+  append(seconds: number) {
+    return this.client({ type: "input_audio_buffer.append", audio: audio(seconds) });
+  }
+  /** The client's own commit, and what the upstream says to it. */
+  async commit(seconds: number, item: Event) {
+    await this.append(seconds);
+    await this.client({ type: "input_audio_buffer.commit" });
+    await this.tell("input_audio_buffer.committed", item);
+  }
+  tell(type: string, members: Event = {}) {
+    return this.meter.server({ type, ...members });
+  }
+  created(id?: string, conversation?: string | null) {
+    const told = conversation === undefined ? {} : { conversation_id: conversation };
+    return this.tell("response.created", { response: { ...(id && { id }), ...told } });
+  }
+  says(id: string | undefined, seconds: number) {
+    return this.tell("response.output_audio.delta", {
+      ...(id && { response_id: id }),
+      delta: audio(seconds),
+    });
+  }
+  done(id: string | undefined, figures: Event, { type = "response.done", status = "completed" } = {}) {
+    return this.tell(type, { response: { ...(id && { id }), status, usage: figures } });
+  }
+  transcribed(item: Event, transcript: string, figures?: Event) {
+    const type = "conversation.item.input_audio_transcription.completed";
+    return this.tell(type, { ...item, transcript, ...(figures && { usage: figures }) });
+  }
+  /** Voice detection hears what was appended. */
+  async speaks(seconds: number) {
+    await this.append(seconds);
+    await this.tell("input_audio_buffer.speech_started", { audio_start_ms: 0 });
+    await this.tell("input_audio_buffer.speech_stopped", { audio_end_ms: seconds * 1_000 });
+  }
+  left(by: "us" | "upstream" = "us"): Row[] {
+    this.meter.close(by);
+    expect(this.openHolds).toBe(0);
+    return this.rows.toSorted(([one, first], [other, second]) => one - other || first - second);
+  }
+}
+
+type Case = [name: string, play: (bench: Bench) => unknown, rows: Row[]];
+const transcribing = { input_audio_transcription: { model: "t" } };
+
+describe("responses", () => {
+  const cancelledThenNext = async (bench: Bench, first?: string, second = first) => {
+    await bench.append(1);
+    await bench.ask();
+    await bench.created(first);
+    await bench.says(first, 1);
+    await bench.cancel();
+    await bench.ask();
+    await bench.created(second);
+  };
+  const cases: Case[] = [
+    [
+      "a cancelled one that the next one ends, and that is told done later, costs what is told, once",
+      async (bench) => {
+        await cancelledThenNext(bench, "r1", "r2");
+        for (let i = 0; i < 2; i++) await bench.done("r1", usage(50, 60), { status: "cancelled" });
+        await bench.done("r2", usage(1, 2));
+      },
+      [
+        [1, 2],
+        [10, 20],
+        [40, 40],
+      ],
+    ],
+    [
+      "a second report charges only what is more",
+      async (bench) => {
+        await bench.created("r1");
+        await bench.done("r1", usage(10, 20), { type: "response.completed" });
+        await bench.done("r1", usage(7, 25));
+      },
+      [
+        [0, 5],
+        [10, 20],
+      ],
+    ],
+    ...[undefined, "r"].map((id): Case => {
+      return [
+        `a cancelled one and the next one are two, also where both are named ${id}`,
+        async (bench) => {
+          await cancelledThenNext(bench, id);
+          await bench.done(id, usage(1, 2));
+          expect(bench.openHolds).toBe(0);
+        },
+        [
+          [1, 2],
+          [10, 20],
+        ],
+      ];
+    }),
+    [
+      "two that begin without an id are two",
+      async (bench) => {
+        for (let i = 0; i < 2; i++) await bench.ask();
+        await bench.created();
+        await bench.says(undefined, 1);
+        await bench.created();
+        await bench.done(undefined, usage(1, 2));
+        expect(bench.openHolds).toBe(0);
+      },
+      [
+        [0, 20],
+        [1, 2],
+      ],
+    ],
+    [
+      "without an id, one that is told completed and then done costs once",
+      async (bench) => {
+        for (let i = 0; i < 2; i++) {
+          if (i) await bench.created();
+          await bench.done(undefined, usage(10, 20), { type: "response.completed" });
+          await bench.done(undefined, usage(10, 20));
+        }
+      },
+      [
+        [10, 20],
+        [10, 20],
+      ],
+    ],
+    [
+      "without ids or beginnings, each end is of another one",
+      async (bench) => {
+        for (let i = 0; i < 2; i++) await bench.done(undefined, usage(10, 20));
+      },
+      [
+        [10, 20],
+        [10, 20],
+      ],
+    ],
+    [
+      "the one beside the conversation is known by what the upstream tells of it",
+      async (bench) => {
+        await bench.ask({ conversation: "none" });
+        await bench.ask();
+        await bench.created("r1", "c");
+        await bench.says("r1", 1);
+        await bench.created("apart", null);
+        await bench.cancel();
+        await bench.created("r2", "c");
+        await bench.done("apart", usage(7, 3));
+        await bench.done("r2", usage(1, 2));
+      },
+      [
+        [0, 20],
+        [1, 2],
+        [7, 3],
+      ],
+    ],
+    [
+      "those that the upstream begins once one is refused cost what they read, and what they report",
+      async (bench) => {
+        await bench.speaks(1);
+        bench.isBroke = true;
+        for (const id of ["r1", "r2"]) await expect(bench.created(id)).rejects.toThrow("broke");
+        expect(await bench.says("r2", 1)).toBe(false);
+        await bench.done("r2", usage(12, 3));
+      },
+      [
+        [2, 3],
+        [10, 0],
+        [10, 0],
+      ],
+    ],
+    [
+      "one more than a session may have costs what it read",
+      async (bench) => {
+        await bench.speaks(1);
+        for (let i = 0; i < 16; i++) await bench.created(`r${i}`);
+        await expect(bench.created("r16")).rejects.toThrow("more than 16");
+      },
+      Array.from({ length: 17 }, () => [10, 0]),
+    ],
+    [
+      "one that begins after it was given up counts with what it was asked with",
+      async (bench) => {
+        await bench.ask({ conversation: "none", instructions: words(100) });
+        await bench.tell("error", { error: { message: "odd" } });
+        bench.clock.advance(31_000);
+        expect(bench.openHolds).toBe(0);
+        await bench.created("apart");
+        await bench.cancel();
+        await bench.created("r1");
+        expect(bench.openHolds).toBe(2);
+      },
+      [[expect.closeTo(107, -1), 0]],
+    ],
+    [
+      "one that was given up is not taken for the next one that is asked for",
+      async (bench) => {
+        await bench.ask();
+        await bench.tell("error", { error: { message: "odd" } });
+        bench.clock.advance(31_000);
+        await bench.append(1);
+        await bench.ask();
+        await bench.created("r1");
+        await bench.done("r1", usage(1, 2));
+        expect(bench.openHolds).toBe(0);
+      },
+      [[1, 2]],
+    ],
+    [
+      "an error that names none is about the second where the first begins",
+      async (bench) => {
+        await bench.append(1);
+        for (let i = 0; i < 2; i++) await bench.ask();
+        await bench.tell("error", { error: { message: "odd" } });
+        await bench.created("r1");
+        await bench.done("r1", usage(1, 2));
+        bench.clock.advance(31_000);
+      },
+      [[1, 2]],
+    ],
+    [
+      "one that could not be sent costs nothing",
+      async (bench) => {
+        await bench.append(1);
+        expect(await bench.meter.client({ type: "response.create" }, () => false)).toBe(false);
+      },
+      [],
+    ],
+  ];
+  test.each(cases)("%s", async (_, play, rows) => {
+    const bench = new Bench();
+    await play(bench);
+    expect(bench.left()).toEqual(rows);
+  });
+});
+
+describe("speech is owed from its end on", () => {
+  const cases: Case[] = [
+    ["before it is committed", (bench) => bench.speaks(10), [[100, 0]]],
+    [
+      "also where it is transcribed",
+      async (bench) => {
+        bench.meter.configure(transcribing);
+        await bench.tell("session.updated");
+        await bench.speaks(10);
+      },
+      [
+        [100, 0],
+        [expect.closeTo(107, -1), 0],
+      ],
+    ],
+    [
+      "once, when it is committed and answered",
+      async (bench) => {
+        await bench.speaks(10);
+        await bench.tell("input_audio_buffer.committed", { item_id: "i" });
+        await bench.created("r1");
+      },
+      [[100, 0]],
+    ],
+    [
+      "also where another response that the client asks for begins",
+      async (bench) => {
+        await bench.speaks(10);
+        await bench.tell("input_audio_buffer.committed", { item_id: "i" });
+        await bench.ask({ conversation: "none", input: [] });
+        await bench.created("apart");
+        await bench.done("apart", usage(5, 5));
+      },
+      [
+        [5, 5],
+        [100, 0],
+      ],
+    ],
+    [
+      "once, when its answer was taken for one that the client asks for, which the upstream refuses",
+      async (bench) => {
+        await bench.speaks(10);
+        await bench.ask();
+        await bench.created("r1");
+        await bench.tell("error", { error: { event_id: bench.sent.at(-1)!.event_id } });
+        await bench.done("r1", usage(100, 5));
+      },
+      [[100, 5]],
+    ],
+  ];
+  test.each(cases)("%s", async (_, play, rows) => {
+    const bench = new Bench();
+    await play(bench);
+    expect(bench.left()).toEqual(rows);
+  });
+  test("not where the upstream hangs up", async () => {
+    const bench = new Bench();
+    bench.meter.configure(transcribing);
+    await bench.speaks(10);
+    expect(bench.left("upstream")).toEqual([]);
+  });
+  test("nor where it hangs up, but for the transcript that it has told", async () => {
+    const bench = new Bench();
+    bench.meter.configure(transcribing);
+    await bench.speaks(10);
+    await bench.transcribed({}, "", usage(100, 5));
+    expect(bench.left("upstream")).toEqual([[100, 5]]);
+  });
+});
+
+describe("transcripts cost the sum of what those of the items do", () => {
+  const items = (ids: (string | undefined)[]) => ids.map((item_id) => (item_id ? { item_id } : {}));
+  const cases: Case[] = [
+    [
+      "what is written after the sound was settled",
+      async (bench) => {
+        await bench.commit(1_001, { item_id: "i" });
+        expect(bench.rows).toEqual([[10_010, 0]]);
+        await bench.transcribed({ item_id: "i" }, words(40));
+      },
+      [
+        [0, expect.closeTo(45, -1)],
+        [10_010, 0],
+      ],
+    ],
+    [
+      "what is told after the estimate was settled replaces it",
+      async (bench) => {
+        await bench.commit(1_001, { item_id: "i" });
+        await bench.transcribed({ item_id: "i" }, "", usage(10_000, 3));
+        await bench.commit(2, { item_id: "j" });
+      },
+      [
+        [10, 3],
+        [10_010, 0],
+      ],
+    ],
+    [
+      "an item that the upstream never told committed",
+      async (bench) => {
+        await bench.commit(10, { item_id: "i" });
+        await bench.transcribed({ item_id: "j" }, "", usage(30, 4));
+        await bench.transcribed({ item_id: "i" }, "", usage(100, 6));
+      },
+      [[130, 10]],
+    ],
+    ...[
+      ["i", "i"],
+      [undefined, undefined],
+      ["i", "j"],
+    ].map((ids): Case => {
+      return [
+        `two items, named ${ids}`,
+        async (bench) => {
+          for (const item of items(ids)) await bench.commit(10, item);
+          for (const item of items(ids)) await bench.transcribed(item, "", usage(140, 4));
+        },
+        [[280, 8]],
+      ];
+    }),
+    [
+      "what is told of one and heard of another",
+      async (bench) => {
+        for (const item_id of ["i", "j"]) await bench.commit(10, { item_id });
+        await bench.transcribed({ item_id: "i" }, "", usage(100, 500));
+        await bench.transcribed({ item_id: "j" }, words(40));
+      },
+      [[200, expect.closeTo(545, -1)]],
+    ],
+    [
+      "more items than are remembered",
+      async (bench) => {
+        for (let i = 0; i < 1_100; i++) {
+          await bench.append(1);
+          await bench.client({ type: "input_audio_buffer.commit" });
+          await bench.tell("input_audio_buffer.committed", { item_id: `i${i}` });
+        }
+      },
+      [
+        [990, 0],
+        [10_010, 0],
+      ],
+    ],
+  ];
+  test.each(cases)("%s", async (_, play, rows) => {
+    const bench = new Bench();
+    bench.meter.configure({ ...transcribing, turn_detection: null });
+    await bench.tell("session.updated");
+    await play(bench);
+    expect(bench.left()).toEqual(rows);
+  });
+});
+
+describe("a session that is left while something is admitted holds nothing", () => {
+  const cases: Case[] = [
+    ["asked for and not sent: nothing is owed", (bench) => bench.ask(), []],
+    ["begun by the upstream: what it read", (bench) => bench.created("r1"), [[10, 0]]],
+    [
+      "a commit that is not sent",
+      (bench) => {
+        bench.meter.configure(transcribing);
+        return bench.client({ type: "input_audio_buffer.commit" });
+      },
+      [],
+    ],
+  ];
+  const turns = Array.from({ length: 12 }, (_, i) => i);
+  test.each(cases.flatMap((each) => turns.map((turn) => [...each, turn] as const)))(
+    "%s",
+    async (_, play, rows, microtasks) => {
+      const bench = new Bench();
+      await bench.append(1);
+      const { promise, resolve } = Promise.withResolvers<void>();
+      bench.admitted = promise;
+      const played = Promise.resolve(play(bench)).catch(() => {});
+      await Bun.sleep(0);
+      resolve();
+      for (let i = 0; i < microtasks; i++) await null;
+      const wasSent = bench.sent.length > 1;
+      bench.meter.close("us");
+      await played;
+      expect(bench.openHolds).toBe(0);
+      if (!wasSent) expect(bench.rows).toEqual(rows);
+    },
+  );
+});
