@@ -173,6 +173,16 @@ describe("responses", () => {
       ];
     }),
     [
+      "one whose beginning is told twice is one",
+      async (bench) => {
+        await bench.append(1);
+        await bench.ask();
+        for (let i = 0; i < 2; i++) await bench.created("r1");
+        await bench.done("r1", usage(10, 20));
+      },
+      [[10, 20]],
+    ],
+    [
       "two that begin without an id are two",
       async (bench) => {
         for (let i = 0; i < 2; i++) await bench.ask();

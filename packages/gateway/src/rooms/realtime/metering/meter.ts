@@ -232,7 +232,8 @@ export class SessionMeter {
   /** Engines may begin another response by an id that they had before, or by none. */
   async #created(id: string | null, { response }: ServerEvent): Promise<Turn> {
     let turn = this.#turns.get(id ?? NO_ID);
-    const isAnother = turn?.isCreated || turn?.isCancelled;
+    // By an id that is in use, a beginning is told twice, unless the client has cancelled that response.
+    const isAnother = turn?.isCancelled || (id === null && turn?.isCreated);
     if (turn && isAnother) this.#close(turn, turn.brokenOff());
     const { conversation_id: of } = isObject(response) ? response : {};
     if (!turn || isAnother) turn = await this.#begin(id, of === undefined ? undefined : of === null);
