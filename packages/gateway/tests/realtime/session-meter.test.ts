@@ -390,6 +390,75 @@ describe("speech is owed from its end on", () => {
   });
 });
 
+describe("audio that nobody has committed", () => {
+  const asked = async (bench: Bench) => {
+    await bench.append(60);
+    await bench.ask();
+    await bench.created("r1");
+    await bench.done("r1", usage(5, 5));
+  };
+  const cases: Case[] = [
+    ["has no transcript where a response is asked for meanwhile", asked, [[5, 5]]],
+    [
+      "nor has it later in a session",
+      async (bench) => {
+        await bench.commit(10, { item_id: "i" });
+        await bench.transcribed({ item_id: "i" }, "", usage(100, 6));
+        await asked(bench);
+      },
+      [
+        [5, 5],
+        [100, 6],
+      ],
+    ],
+    [
+      "is transcribed once it is committed",
+      async (bench) => {
+        await bench.commit(10, { item_id: "i" });
+        await asked(bench);
+        await bench.commit(1, { item_id: "j" });
+      },
+      [
+        [5, 5],
+        [710, 0],
+      ],
+    ],
+    [
+      "is held, and charged where the upstream tells no figures",
+      async (bench) => {
+        await bench.commit(10, { item_id: "i" });
+        await bench.transcribed({ item_id: "i" }, "", usage(100, 6));
+        await bench.append(60);
+        await bench.ask();
+      },
+      [
+        [100, 6],
+        [700, 0],
+      ],
+    ],
+    [
+      "is what was transcribed where the upstream tells of no commits",
+      async (bench) => {
+        await asked(bench);
+        await bench.transcribed({}, words(40));
+      },
+      [
+        [5, 5],
+        [600, expect.closeTo(45, -1)],
+      ],
+    ],
+  ];
+  test.each(cases)("%s", async (_, play, rows) => {
+    const bench = new Bench();
+    bench.meter.configure(transcribing);
+    await bench.tell("session.updated");
+    await play(bench);
+    expect(bench.left()).toEqual(
+      rows.map(([prompt, completion]) => [expect.closeTo(prompt as number, -1.5), completion]),
+    );
+  });
+});
+
 describe("transcripts cost the sum of what those of the items do", () => {
   const items = (ids: (string | undefined)[]) => ids.map((item_id) => (item_id ? { item_id } : {}));
   const cases: Case[] = [

@@ -21,6 +21,14 @@ const SPEECH_END = "input_audio_buffer.speech_stopped";
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
+/** What a response reads. */
+export interface Read {
+  promptTokens: number;
+  /** Of it, all but the settings, and what the client had not committed. */
+  conversationTokens: number;
+  uncommittedTokens: number;
+}
+
 /** The input of the next response: settings and the conversation so far, estimated until usage is reported. */
 export class SessionContext {
   readonly formats: AudioFormats;
@@ -37,6 +45,8 @@ export class SessionContext {
   /** Updates that the upstream has not answered: until then what it says may be about earlier ones. */
   #updates = 0;
   readonly transcripts: Transcripts;
+  /** Audio that responses have read and nobody has committed. */
+  #early: Committed | undefined;
   /** Since when the upstream has speech that no response has begun for. */
   #answerDueMs: number | null = null;
   /** In force. A smaller one is once the upstream has confirmed it. */
@@ -52,7 +62,11 @@ export class SessionContext {
   }
 
   get promptTokens(): number {
-    const tokens = this.#settingsTokens + this.#conversationTokens;
+    return this.#withinWindow(0);
+  }
+
+  #withinWindow(moreTokens: number): number {
+    const tokens = this.#settingsTokens + this.#conversationTokens + moreTokens;
     return Math.min(tokens, this.contextTokens ?? CONTEXT_TOKENS_UNKNOWN);
   }
 
@@ -161,7 +175,7 @@ export class SessionContext {
       (committed ?? this.#commitAll()).itemId = itemIdOf(event);
     } else if (TRANSCRIPTION.test(String(event.type)))
       this.transcripts.transcribed(event, () =>
-        this.#tellsCommits ? undefined : this.#confirmed(event, asked),
+        this.#tellsCommits ? undefined : (this.#confirmed(event, asked) ?? this.#takeEarly()),
       );
     else if (event.type === "input_audio_buffer.cleared" && this.#clears > 0 && --this.#clears === 0)
       this.#clearingSeconds = 0;
@@ -180,7 +194,7 @@ export class SessionContext {
     const afterSeconds = this.#appendedSeconds - endMs / 1_000;
     this.#speechStartMs = null;
     if (!(speechSeconds >= 0)) return this.#commitAll();
-    const all = this.#bufferedSeconds + this.#clearingSeconds;
+    const all = this.#waitingSeconds;
     const seconds = Math.min(speechSeconds, all);
     // What follows the speech may have been sent already. What precedes it is silence, which nobody reads.
     const left = Math.min(all - seconds, Math.max(0, afterSeconds));
@@ -198,11 +212,21 @@ export class SessionContext {
     return spoken;
   }
 
-  #commitAll(): Committed {
-    const committed = this.#commit(this.#bufferedSeconds + this.#clearingSeconds);
+  #commitAll(isTranscribed = this.formats.isTranscribed): Committed {
+    const committed = this.#commit(this.#waitingSeconds, isTranscribed);
     this.#bufferedSeconds = 0;
     this.#clearingSeconds = 0;
     return committed;
+  }
+
+  get #waitingSeconds(): number {
+    return this.#bufferedSeconds + this.#clearingSeconds;
+  }
+
+  #takeEarly(): Committed | undefined {
+    const early = this.#early;
+    this.#early = undefined;
+    return early;
   }
 
   /** What the transcript of a commit would read now. */
@@ -211,10 +235,10 @@ export class SessionContext {
   }
 
   /** Moves so much of the appended audio into the conversation. */
-  #commit(seconds: number): Committed {
+  #commit(seconds: number, isTranscribed = this.formats.isTranscribed): Committed {
     const tokens = this.formats.tokensOf(seconds, "input");
     this.#conversationTokens += tokens;
-    return this.transcripts.commit(seconds, tokens);
+    return this.transcripts.commit(seconds, tokens, isTranscribed);
   }
 
   /** The upstream responds to speech at once; one that has not by now will not. */
@@ -226,16 +250,25 @@ export class SessionContext {
     this.#answerDueMs = null;
   }
 
-  /** The input of a response that starts now. One that the client asks for also reads uncommitted audio. */
-  read({ byClient }: { byClient: boolean }): { promptTokens: number; conversationTokens: number } {
-    const isBuffered = this.#bufferedSeconds + this.#clearingSeconds > 0;
-    if (isBuffered && (byClient || !this.#tellsCommits)) this.#commitAll();
-    return { promptTokens: this.promptTokens, conversationTokens: this.#conversationTokens };
+  /** The input of a response that starts now. One that the client asks for may also read what is not committed yet. */
+  read({ byClient }: { byClient: boolean }): Read {
+    if (!this.#tellsCommits && this.#waitingSeconds > 0) {
+      // Its transcript is owed once there is one.
+      const early = this.#commitAll(false);
+      early.tokens += this.#takeEarly()?.tokens ?? 0;
+      this.#early = early;
+    }
+    const uncommittedTokens = byClient ? this.formats.tokensOf(this.#waitingSeconds, "input") : 0;
+    return {
+      promptTokens: this.#withinWindow(uncommittedTokens),
+      conversationTokens: this.#conversationTokens + uncommittedTokens,
+      uncommittedTokens,
+    };
   }
 
   /** Updates the conversation after a response: its reported input and output, or else its output added. */
   said(
-    read: { conversationTokens: number },
+    read: Read,
     {
       promptTokens,
       completionTokens,
@@ -243,7 +276,8 @@ export class SessionContext {
     }: { promptTokens: number; completionTokens: number; reported: boolean },
   ): void {
     if (reported) {
-      const since = Math.max(0, this.#conversationTokens - read.conversationTokens);
+      const before = read.conversationTokens - read.uncommittedTokens;
+      const since = Math.max(0, this.#conversationTokens - before);
       // The reported input includes the settings, which are counted separately.
       this.#conversationTokens = Math.max(0, promptTokens + completionTokens - this.#settingsTokens) + since;
     } else this.#conversationTokens += completionTokens;

@@ -334,7 +334,7 @@ export class SessionMeter {
     const { promptTokens: dueTokens, completionTokens } = transcripts.due;
     const promptTokens = dueTokens + bufferedTokens;
     if (promptTokens + completionTokens === 0) return;
-    const read = { promptTokens, conversationTokens: 0 };
+    const read = { promptTokens, conversationTokens: 0, uncommittedTokens: 0 };
     const bound = { promptTokens, outputTokensMax: 1, outputTokensMin: 1 };
     this.#transcribed ??= await this.#admit(bound, { read, own: {} });
     const turn = this.#transcribed;

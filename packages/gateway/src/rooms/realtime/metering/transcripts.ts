@@ -54,8 +54,13 @@ export class Transcripts {
     return isTranscribed && audioTokens > 0 ? audioTokens + estimateTokens(this.formats.transcriptPrompt) : 0;
   }
 
-  commit(seconds: number, tokens: number): Committed {
-    const item = new Committed(seconds, tokens, this.estimateOf(tokens), new Heard(this.formats));
+  commit(seconds: number, tokens: number, isTranscribed = this.formats.isTranscribed): Committed {
+    const item = new Committed(
+      seconds,
+      tokens,
+      this.estimateOf(tokens, isTranscribed),
+      new Heard(this.formats),
+    );
     this.#count(item, 1);
     this.#items.push(item);
     if (this.#items.length > ITEMS_MAX) this.#items.shift();

@@ -3,6 +3,7 @@ import { isPlausible, partsIn, type UsageParts } from "../../../kernel/usage-par
 import type { Admission } from "../../metering/index.ts";
 import { endIn, type ServerEvent } from "../server-events.ts";
 import type { AudioFormats } from "./audio.ts";
+import type { Read } from "./context.ts";
 import { Heard } from "./heard.ts";
 
 /** The hold grows when the output reaches this part of it. */
@@ -62,7 +63,7 @@ export class Turn {
   id: string | null = null;
 
   readonly requestId: string;
-  readonly read: { promptTokens: number; conversationTokens: number };
+  readonly read: Read;
   /** What the client set for it. */
   readonly own: Record<string, unknown>;
   /** It is not added to the conversation. */
