@@ -6,7 +6,7 @@ import { startBareProxy } from "../lib/targets.ts";
 
 const AT_REST_MS = 60_000;
 /** By then what a start brings about is over. */
-const STARTED_MS = 10_000;
+const STARTED_MS = 30_000;
 const WORKERS = 4;
 
 /** One chat a second through processes that have served nothing, side by side: most of the time they all wait. */
