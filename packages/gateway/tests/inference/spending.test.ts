@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, spyOn, test } from "bun:test";
 import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { chunk, completion, DONE, usageChunk } from "@model-gateway/testing/upstream.ts";
+import { chunk, completion, DONE, startUpstream, usageChunk } from "@model-gateway/testing/upstream.ts";
 import { WatchedCall } from "../../src/rooms/inference/call/deadlines.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import type { MeteringService } from "../../src/rooms/metering/index.ts";
@@ -492,6 +492,80 @@ describe("what was delivered is counted", () => {
     const row = await oneRow(who);
     expect(row.completion_tokens).toBeGreaterThanOrEqual(45 * TEXT_TOKENS);
     expect(row.prompt_tokens).toBeGreaterThan(1_800);
+  });
+
+  const twins = `twins-${DEAR}`;
+  const gemini = startUpstream({ models: [twins] });
+  beforeAll(() =>
+    bench.addBackend({
+      name: twins,
+      type: "external",
+      url: gemini.url,
+      dialects: ["gemini"],
+      models: [twins],
+    }),
+  );
+  afterAll(async () => {
+    await bench.removeBackend(twins);
+    gemini.stop();
+  });
+  /** The first of eight answers to a long prompt is there; the others follow, or do not. */
+  async function leaveFirstOfEight(
+    path: string,
+    body: object,
+    ending: () => string[] | null,
+  ): Promise<Spender> {
+    const usage = { prompt_tokens: 9, completion_tokens: 1, total_tokens: 10 };
+    const choice = { index: 0, delta: { content: "hi" }, text: "hi", finish_reason: "stop" };
+    const content = { role: "model", parts: [{ text: "hi" }] };
+    const candidate = { index: 0, content, finishReason: "STOP" };
+    const usageMetadata = { promptTokenCount: 9, candidatesTokenCount: 1, totalTokenCount: 10 };
+    const first = path.includes(":")
+      ? { candidates: [candidate], usageMetadata }
+      : { id: "a", object: "b", created: 1, model: "m", choices: [choice], usage };
+    const { promise: left, resolve: leave } = Promise.withResolvers<void>();
+    (path.includes(":") ? gemini : bench.upstream).answer(async (_, reply) => {
+      reply.head(200, { "content-type": "text/event-stream" });
+      await reply.write(`data: ${JSON.stringify(first)}\n\n`);
+      await left;
+      const rest = ending();
+      for (const piece of rest ?? []) await reply.write(piece);
+      if (rest) await reply.end();
+    });
+    const who = await bench.spender(nameOf("leaver"), { points: 1_000 });
+    const leaving = new AbortController();
+    const answer = await who.post(path, body, { signal: leaving.signal });
+    await answer.body!.getReader().read();
+    leaving.abort();
+    leave();
+    return who;
+  }
+  const long = "word ".repeat(2_000);
+  const stream = { model: DEAR, stream: true, max_tokens: 1_000 };
+  const eight = { ...stream, n: 8, messages: [{ role: "user", content: long }] };
+
+  test("nor does what the first of several answers came to, before the others have begun", async () => {
+    const contents = [{ role: "user", parts: [{ text: long }] }];
+    const generationConfig = { candidateCount: 8, maxOutputTokens: 1_000 };
+    for (const [path, body] of [
+      ["/v1/chat/completions", eight],
+      ["/v1/completions", { ...stream, prompt: Array(8).fill(long) }],
+      [`/v1beta/models/${twins}:streamGenerateContent?alt=sse`, { contents, generationConfig }],
+    ] as const) {
+      const row = await oneRow(await leaveFirstOfEight(path, body, () => null));
+      expect([path, row.estimated]).toEqual([path, true]);
+      expect(row.prompt_tokens).toBeGreaterThan(1_800);
+      expect(row.completion_tokens).toBeGreaterThan(500);
+    }
+  });
+
+  test("several answers that end after their client has left cost what they came to", async () => {
+    const usage = { prompt_tokens: 2_000, completion_tokens: 80, total_tokens: 2_080 };
+    const rest = [chunk({ finish_reason: "stop" }), usageChunk(usage)];
+    for (const ending of [rest, [...rest, DONE]]) {
+      const row = await oneRow(await leaveFirstOfEight("/v1/chat/completions", eight, () => ending));
+      expect(row).toMatchObject({ prompt_tokens: 2_000, completion_tokens: 80, estimated: false });
+    }
   });
 
   test("nor one that ends without saying what it came to", async () => {
