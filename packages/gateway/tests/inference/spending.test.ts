@@ -619,6 +619,18 @@ describe("what was delivered is counted", () => {
     });
   }
 
+  test("a failure costs nothing if what it reports cannot be true", async () => {
+    const who = await bench.spender(nameOf("unlucky"));
+    for (const prompt_tokens of [-1, 1e12]) {
+      const usage = { prompt_tokens, completion_tokens: 1 };
+      bench.upstream.answer((_, reply) => reply.json({ error: { message: "out of memory" }, usage }));
+      expect((await who.chat({})).status).toBe(502);
+    }
+    bench.upstream.answer((_, reply) => reply.json(completion("ok")));
+    await (await who.chat({})).text();
+    expect(await oneRow(who)).toMatchObject({ prompt_tokens: 9, completion_tokens: 4 });
+  });
+
   test("what a report leaves out is counted", async () => {
     const text = "some words of an answer ".repeat(200);
     const prompt = [{ role: "user", content: "tell me ".repeat(500) }];
