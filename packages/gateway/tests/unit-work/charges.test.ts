@@ -409,6 +409,17 @@ onEachDatabase("work with a price of its own", (fresh) => {
     expect((await rank(["a", "b"])).usd).toBe(0.001);
     expect((await rank(Array.from({ length: 250 }, () => "a"))).usd).toBe(0.003);
     expect((await rank(["a".repeat(300_000)])).usd).toBe(0.002);
+    for (const [units, usd] of [
+      [7, 0.007],
+      [1e12, 0.001],
+      [-1, 0.001],
+      ["many", 0.001],
+    ] as const) {
+      const meta = { billed_units: { search_units: units } };
+      bench.upstream.answer((_, reply) => reply.json({ results: [{ index: 0, relevance_score: 1 }], meta }));
+      expect([units, (await rank(["a"])).usd]).toEqual([units, usd]);
+    }
+    bench.upstream.answer(worker);
     const judge = (input: unknown) =>
       costOf(() => who.post("/v1/moderations", { model: "test-judge", input }));
     expect((await judge("a")).usd).toBe(0.0005);
