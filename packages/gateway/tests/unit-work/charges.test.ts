@@ -195,6 +195,24 @@ onEachDatabase("work with a price of its own", (fresh) => {
     bench.upstream.answer(worker);
   });
 
+  test("sounds: who leaves after the report pays what it says", async () => {
+    const done = { type: "transcript.text.done", text: "x", usage: { type: "duration", seconds: 24 } };
+    bench.upstream.answer(async (_, reply) => {
+      reply.head(200, { "content-type": "text/event-stream" });
+      await reply.write(`data: ${JSON.stringify(done)}\n\n`);
+      // Never comes to an end.
+    });
+    const before = await who.charged();
+    const answer = await hear(wave(4), who.key, { stream: "true" });
+    const reader = answer.body!.getReader();
+    await reader.read();
+    await reader.cancel();
+    const spent = async () => (await who.charged()) - before;
+    await until("it is charged", async () => (await spent()) > 0);
+    expect(await spent()).toBeCloseTo(0.024, 9);
+    bench.upstream.answer(worker);
+  });
+
   test("sounds: the type of an answer is read in any case, and as a whole", async () => {
     const typed = async (type: string, body: string, more: Record<string, string>) => {
       bench.upstream.answer(async (_, reply) => {
