@@ -195,6 +195,20 @@ onEachDatabase("work with a price of its own", (fresh) => {
     bench.upstream.answer(worker);
   });
 
+  test("sounds: of several reports in a stream the largest counts", async () => {
+    const reported = (seconds: number) => ({ usage: { type: "duration", seconds } });
+    for (const events of [
+      [reported(24), reported(1)],
+      [{ ...reported(24), segments: [reported(1), reported(23)] }],
+    ]) {
+      bench.upstream.answer((_, reply) =>
+        reply.stream(events.map((each) => `data: ${JSON.stringify(each)}\n\n`)),
+      );
+      expect((await costOf(() => hear(wave(4), who.key, { stream: "true" }))).usd).toBe(0.024);
+    }
+    bench.upstream.answer(worker);
+  });
+
   test("sounds: who leaves after the report pays what it says", async () => {
     const done = { type: "transcript.text.done", text: "x", usage: { type: "duration", seconds: 24 } };
     bench.upstream.answer(async (_, reply) => {
@@ -345,6 +359,12 @@ onEachDatabase("work with a price of its own", (fresh) => {
     ])
       for (const format of ["text", "srt", "Text"])
         expect(await said(words, format)).toEqual({ status: 200, text: words, tenths: 40 });
+    // Some servers send the bare words as events.
+    for (const words of ['she said "usage": {"seconds": 0}', '{"text":"x","usage":{"seconds":0}}']) {
+      bench.upstream.answer((_, reply) => reply.stream(["data: good morning\n\n", `data: ${words}\n\n`]));
+      const more = { stream: "true", response_format: "text" };
+      expect((await costOf(() => hear(wave(4), who.key, more))).usd).toBeCloseTo(0.004, 4);
+    }
     bench.upstream.answer(worker);
   });
 
