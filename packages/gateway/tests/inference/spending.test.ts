@@ -619,6 +619,28 @@ describe("what was delivered is counted", () => {
     });
   }
 
+  test("what the first backend reported is not charged if the second one fails, too", async () => {
+    const who = await bench.spender(nameOf("unlucky"), { points: 100 });
+    const early = startUpstream({ models: ["early"] });
+    await bench.addBackend({ name: "early", type: "external", url: early.url, models: ["early"] });
+    const targets = [
+      { model: "early", order: 1 },
+      { model: DEAR, order: 2 },
+    ];
+    await bench.rpc("routes.set", { name: "either", targets }, bench.token);
+    const usage = { prompt_tokens: 50_000, completion_tokens: 0, total_tokens: 50_000 };
+    early.answer((_, reply) => reply.stream([chunk({ delta: { role: "assistant" }, usage })]));
+    bench.upstream.answer((_, reply) => reply.json({ error: { message: "out of memory" } }, 500));
+    const answer = await who.chat({ model: "either", stream: true });
+    expect([answer.status, answer.headers.get("x-service-attempts")]).toEqual([502, "2"]);
+    bench.upstream.answer((_, reply) => reply.json(completion("ok")));
+    await (await who.chat({})).text();
+    expect(await who.rows()).toMatchObject([{ prompt_tokens: 9 }]);
+    await bench.rpc("routes.delete", { name: "either" }, bench.token);
+    await bench.removeBackend("early");
+    early.stop();
+  });
+
   test("a failure costs nothing if what it reports cannot be true", async () => {
     const who = await bench.spender(nameOf("unlucky"));
     for (const prompt_tokens of [-1, 1e12]) {

@@ -299,6 +299,8 @@ export class ChatTurn {
 
   async #beginOnce(): Promise<void> {
     const { call } = this;
+    // What an earlier attempt reported is not owed for this one.
+    this.#meter = null;
     const answer = await call.send();
     const { spoken } = this;
     this.#noteHeaders(answer, spoken);
