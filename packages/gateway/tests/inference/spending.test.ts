@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, spyOn, test } from "bun:test";
 import { inOneProcess } from "@model-gateway/testing/deployment.ts";
 import { until } from "@model-gateway/testing/until.ts";
-import { chunk, completion, DONE, usageChunk } from "@model-gateway/testing/upstream.ts";
+import { chunk, completion, DONE, startUpstream, usageChunk } from "@model-gateway/testing/upstream.ts";
 import { WatchedCall } from "../../src/rooms/inference/call/deadlines.ts";
 import { verifyLedger } from "../../src/rooms/ledger/index.ts";
 import type { MeteringService } from "../../src/rooms/metering/index.ts";
@@ -494,6 +494,80 @@ describe("what was delivered is counted", () => {
     expect(row.prompt_tokens).toBeGreaterThan(1_800);
   });
 
+  const twins = `twins-${DEAR}`;
+  const gemini = startUpstream({ models: [twins] });
+  beforeAll(() =>
+    bench.addBackend({
+      name: twins,
+      type: "external",
+      url: gemini.url,
+      dialects: ["gemini"],
+      models: [twins],
+    }),
+  );
+  afterAll(async () => {
+    await bench.removeBackend(twins);
+    gemini.stop();
+  });
+  /** The first of eight answers to a long prompt is there; the others follow, or do not. */
+  async function leaveFirstOfEight(
+    path: string,
+    body: object,
+    ending: () => string[] | null,
+  ): Promise<Spender> {
+    const usage = { prompt_tokens: 9, completion_tokens: 1, total_tokens: 10 };
+    const choice = { index: 0, delta: { content: "hi" }, text: "hi", finish_reason: "stop" };
+    const content = { role: "model", parts: [{ text: "hi" }] };
+    const candidate = { index: 0, content, finishReason: "STOP" };
+    const usageMetadata = { promptTokenCount: 9, candidatesTokenCount: 1, totalTokenCount: 10 };
+    const first = path.includes(":")
+      ? { candidates: [candidate], usageMetadata }
+      : { id: "a", object: "b", created: 1, model: "m", choices: [choice], usage };
+    const { promise: left, resolve: leave } = Promise.withResolvers<void>();
+    (path.includes(":") ? gemini : bench.upstream).answer(async (_, reply) => {
+      reply.head(200, { "content-type": "text/event-stream" });
+      await reply.write(`data: ${JSON.stringify(first)}\n\n`);
+      await left;
+      const rest = ending();
+      for (const piece of rest ?? []) await reply.write(piece);
+      if (rest) await reply.end();
+    });
+    const who = await bench.spender(nameOf("leaver"), { points: 1_000 });
+    const leaving = new AbortController();
+    const answer = await who.post(path, body, { signal: leaving.signal });
+    await answer.body!.getReader().read();
+    leaving.abort();
+    leave();
+    return who;
+  }
+  const long = "word ".repeat(2_000);
+  const stream = { model: DEAR, stream: true, max_tokens: 1_000 };
+  const eight = { ...stream, n: 8, messages: [{ role: "user", content: long }] };
+
+  test("nor does what the first of several answers came to, before the others have begun", async () => {
+    const contents = [{ role: "user", parts: [{ text: long }] }];
+    const generationConfig = { candidateCount: 8, maxOutputTokens: 1_000 };
+    for (const [path, body] of [
+      ["/v1/chat/completions", eight],
+      ["/v1/completions", { ...stream, prompt: Array(8).fill(long) }],
+      [`/v1beta/models/${twins}:streamGenerateContent?alt=sse`, { contents, generationConfig }],
+    ] as const) {
+      const row = await oneRow(await leaveFirstOfEight(path, body, () => null));
+      expect([path, row.estimated]).toEqual([path, true]);
+      expect(row.prompt_tokens).toBeGreaterThan(1_800);
+      expect(row.completion_tokens).toBeGreaterThan(500);
+    }
+  });
+
+  test("several answers that end after their client has left cost what they came to", async () => {
+    const usage = { prompt_tokens: 2_000, completion_tokens: 80, total_tokens: 2_080 };
+    const rest = [chunk({ finish_reason: "stop" }), usageChunk(usage)];
+    for (const ending of [rest, [...rest, DONE]]) {
+      const row = await oneRow(await leaveFirstOfEight("/v1/chat/completions", eight, () => ending));
+      expect(row).toMatchObject({ prompt_tokens: 2_000, completion_tokens: 80, estimated: false });
+    }
+  });
+
   test("nor one that ends without saying what it came to", async () => {
     bench.upstream.answer((_, reply) =>
       reply.stream([
@@ -544,6 +618,40 @@ describe("what was delivered is counted", () => {
       expect(row.completion_tokens).toBeLessThanOrEqual(20_000);
     });
   }
+
+  test("what the first backend reported is not charged if the second one fails, too", async () => {
+    const who = await bench.spender(nameOf("unlucky"), { points: 100 });
+    const early = startUpstream({ models: ["early"] });
+    await bench.addBackend({ name: "early", type: "external", url: early.url, models: ["early"] });
+    const targets = [
+      { model: "early", order: 1 },
+      { model: DEAR, order: 2 },
+    ];
+    await bench.rpc("routes.set", { name: "either", targets }, bench.token);
+    const usage = { prompt_tokens: 50_000, completion_tokens: 0, total_tokens: 50_000 };
+    early.answer((_, reply) => reply.stream([chunk({ delta: { role: "assistant" }, usage })]));
+    bench.upstream.answer((_, reply) => reply.json({ error: { message: "out of memory" } }, 500));
+    const answer = await who.chat({ model: "either", stream: true });
+    expect([answer.status, answer.headers.get("x-service-attempts")]).toEqual([502, "2"]);
+    bench.upstream.answer((_, reply) => reply.json(completion("ok")));
+    await (await who.chat({})).text();
+    expect(await who.rows()).toMatchObject([{ prompt_tokens: 9 }]);
+    await bench.rpc("routes.delete", { name: "either" }, bench.token);
+    await bench.removeBackend("early");
+    early.stop();
+  });
+
+  test("a failure costs nothing if what it reports cannot be true", async () => {
+    const who = await bench.spender(nameOf("unlucky"));
+    for (const prompt_tokens of [-1, 1e12]) {
+      const usage = { prompt_tokens, completion_tokens: 1 };
+      bench.upstream.answer((_, reply) => reply.json({ error: { message: "out of memory" }, usage }));
+      expect((await who.chat({})).status).toBe(502);
+    }
+    bench.upstream.answer((_, reply) => reply.json(completion("ok")));
+    await (await who.chat({})).text();
+    expect(await oneRow(who)).toMatchObject({ prompt_tokens: 9, completion_tokens: 4 });
+  });
 
   test("what a report leaves out is counted", async () => {
     const text = "some words of an answer ".repeat(200);

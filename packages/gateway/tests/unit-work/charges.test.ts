@@ -195,6 +195,38 @@ onEachDatabase("work with a price of its own", (fresh) => {
     bench.upstream.answer(worker);
   });
 
+  test("sounds: of several reports in a stream the largest counts", async () => {
+    const reported = (seconds: number) => ({ usage: { type: "duration", seconds } });
+    for (const events of [
+      [reported(24), reported(1)],
+      [{ ...reported(24), segments: [reported(1), reported(23)] }],
+    ]) {
+      bench.upstream.answer((_, reply) =>
+        reply.stream(events.map((each) => `data: ${JSON.stringify(each)}\n\n`)),
+      );
+      expect((await costOf(() => hear(wave(4), who.key, { stream: "true" }))).usd).toBe(0.024);
+    }
+    bench.upstream.answer(worker);
+  });
+
+  test("sounds: who leaves after the report pays what it says", async () => {
+    const done = { type: "transcript.text.done", text: "x", usage: { type: "duration", seconds: 24 } };
+    bench.upstream.answer(async (_, reply) => {
+      reply.head(200, { "content-type": "text/event-stream" });
+      await reply.write(`data: ${JSON.stringify(done)}\n\n`);
+      // Never comes to an end.
+    });
+    const before = await who.charged();
+    const answer = await hear(wave(4), who.key, { stream: "true" });
+    const reader = answer.body!.getReader();
+    await reader.read();
+    await reader.cancel();
+    const spent = async () => (await who.charged()) - before;
+    await until("it is charged", async () => (await spent()) > 0);
+    expect(await spent()).toBeCloseTo(0.024, 9);
+    bench.upstream.answer(worker);
+  });
+
   test("sounds: the type of an answer is read in any case, and as a whole", async () => {
     const typed = async (type: string, body: string, more: Record<string, string>) => {
       bench.upstream.answer(async (_, reply) => {
@@ -327,6 +359,12 @@ onEachDatabase("work with a price of its own", (fresh) => {
     ])
       for (const format of ["text", "srt", "Text"])
         expect(await said(words, format)).toEqual({ status: 200, text: words, tenths: 40 });
+    // Some servers send the bare words as events.
+    for (const words of ['she said "usage": {"seconds": 0}', '{"text":"x","usage":{"seconds":0}}']) {
+      bench.upstream.answer((_, reply) => reply.stream(["data: good morning\n\n", `data: ${words}\n\n`]));
+      const more = { stream: "true", response_format: "text" };
+      expect((await costOf(() => hear(wave(4), who.key, more))).usd).toBeCloseTo(0.004, 4);
+    }
     bench.upstream.answer(worker);
   });
 
@@ -409,6 +447,17 @@ onEachDatabase("work with a price of its own", (fresh) => {
     expect((await rank(["a", "b"])).usd).toBe(0.001);
     expect((await rank(Array.from({ length: 250 }, () => "a"))).usd).toBe(0.003);
     expect((await rank(["a".repeat(300_000)])).usd).toBe(0.002);
+    for (const [units, usd] of [
+      [7, 0.007],
+      [1e12, 0.001],
+      [-1, 0.001],
+      ["many", 0.001],
+    ] as const) {
+      const meta = { billed_units: { search_units: units } };
+      bench.upstream.answer((_, reply) => reply.json({ results: [{ index: 0, relevance_score: 1 }], meta }));
+      expect([units, (await rank(["a"])).usd]).toEqual([units, usd]);
+    }
+    bench.upstream.answer(worker);
     const judge = (input: unknown) =>
       costOf(() => who.post("/v1/moderations", { model: "test-judge", input }));
     expect((await judge("a")).usd).toBe(0.0005);

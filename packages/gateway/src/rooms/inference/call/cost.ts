@@ -247,7 +247,7 @@ export function owedFor(
   return { ...atLeast(usage, bound.promptTokens, written), isUntold: !isWhole && usage === null };
 }
 
-/** Work with a unit price owes what its answer says was made; if it was cut short, all that was asked for. */
+/** Work with a unit price owes what its answer says was made; if it was cut short, at least all that was asked for. */
 function owedForWork(
   { isWhole, reported, delivered, made }: CallEnd,
   bound: WorkBound,
@@ -255,7 +255,8 @@ function owedForWork(
 ): OwedUsage | null {
   if (!isWhole && delivered === 0 && !isOwedUnanswered) return null;
   if (bound.mostUsd !== null) {
-    const costUsd = bound.costOf((isWhole && made) || {});
+    const madeUsd = bound.costOf(made ?? {});
+    const costUsd = isWhole ? madeUsd : Math.max(madeUsd, bound.costOf({}));
     return { promptTokens: 0, completionTokens: 0, isEstimated: !isWhole, costUsd };
   }
   const usage = reported === ABSURD ? null : reported;

@@ -34,7 +34,7 @@ import { mayFallBack, toFailure } from "./failures.ts";
 import type { CallObserver, ObservedCall, Operation } from "./observer.ts";
 import { Outgoing } from "./outgoing.ts";
 import { sessionOf } from "./session.ts";
-import { type ReportedUsage, readUsage, type UsageReport } from "./usage-tail.ts";
+import { ABSURD, type ReportedUsage, readUsage } from "./usage-tail.ts";
 
 /** The first attempt, and one on another backend if the first could not be reached. */
 const ATTEMPTS_MAX = 2;
@@ -109,7 +109,7 @@ export class UpstreamCall {
   /** Ended on our side: client gone, key revoked, deadline passed, answer larger than we read, or shutdown. */
   #isEndedHere = false;
   /** Usage that the upstream reported together with a failure. */
-  #failureUsage: UsageReport = null;
+  #failureUsage: ReportedUsage | null = null;
   #isSettled = false;
   #cancelBegin: (() => void) | null = null;
 
@@ -320,7 +320,8 @@ export class UpstreamCall {
     const left = isAboutClient(reason);
     const isTooLarge = reason instanceof BackendError && reason.kind === "too_large";
     this.#isEndedHere = this.watched.isAborted || left || isTooLarge;
-    this.#failureUsage = reason instanceof BackendError ? readUsage(reason.usage) : null;
+    const told = reason instanceof BackendError ? readUsage(reason.usage) : null;
+    this.#failureUsage = told === ABSURD ? null : told;
     this.#failure = left ? CLIENT_LEFT.code : reason instanceof BackendError ? reason.kind : "internal";
     this.observed.broke(reason);
     if (left) this.route.abandoned();

@@ -8,7 +8,7 @@ import type { Log } from "../../../kernel/log.ts";
 import type { Capture } from "../../../kernel/request-record.ts";
 import type { Conversations } from "../../conversations/index.ts";
 import type { Memory } from "../../memory/index.ts";
-import { TokenCounter } from "../../metering/index.ts";
+import { type TokenBound, TokenCounter } from "../../metering/index.ts";
 import {
   AnswerBody,
   type AnswerForm,
@@ -91,6 +91,8 @@ export class ChatTurn {
   /** Calls of the vendor's own tools, by name. */
   readonly #toolCalls: string[] = [];
   #leaverOwes: ReportedUsage | null | undefined;
+  /** The upstream has ended its answer. */
+  #hasEnded = false;
   /** Part of the answer was delivered, so it is too late for another backend. */
   #hasDelivered = false;
   /** The upstream's headers that a verbatim answer passes to the client. */
@@ -146,7 +148,7 @@ export class ChatTurn {
   left(): void {
     const { watched } = this.call;
     const [meter, relay] = [this.#meter, this.#relay];
-    if (relay && this.#running && meter?.complete && !meter.isUsageFinal && !watched.isAborted) {
+    if (relay && this.#running && meter?.complete && !this.#isAllTold && !watched.isAborted) {
       relay.unattended();
       this.#cancelReading ??= this.parts.clock.after(READ_ON_MS, () => watched.abort(CLIENT_LEFT));
       return;
@@ -159,11 +161,17 @@ export class ChatTurn {
   #settleLeaver(): ReportedUsage | null {
     if (this.#leaverOwes === undefined) {
       this.call.failed(CLIENT_LEFT);
-      this.#leaverOwes = this.#settle({
-        isWhole: this.#meter?.complete === true && this.#meter.isUsageFinal,
-      });
+      this.#leaverOwes = this.#settle({ isWhole: this.#isAllTold });
     }
     return this.#leaverOwes;
+  }
+
+  /** Whether the usage covers the whole answer. Of several answers, one may end before another begins. */
+  get #isAllTold(): boolean {
+    const meter = this.#meter;
+    if (!meter?.complete || !meter.isUsageFinal) return false;
+    const { answers = 1 }: TokenBound = this.call.outgoing.bound;
+    return answers === 1 || meter.done || this.#hasEnded;
   }
 
   /** The dialect in which request and answer pass verbatim; null: they are a chat. */
@@ -291,6 +299,8 @@ export class ChatTurn {
 
   async #beginOnce(): Promise<void> {
     const { call } = this;
+    // What an earlier attempt reported is not owed for this one.
+    this.#meter = null;
     const answer = await call.send();
     const { spoken } = this;
     this.#noteHeaders(answer, spoken);
@@ -368,6 +378,7 @@ export class ChatTurn {
     const { call, record } = this;
     const meter = this.#meter!;
     const ending = await this.#relay!.run(sink);
+    this.#hasEnded = ending.kind === "complete";
     this.#cancelReading?.();
     if (ending.kind === "left" || this.#cancelReading) {
       const owed = this.#settleLeaver();

@@ -2,6 +2,7 @@ import { z } from "zod";
 import type { PostedCapability } from "../../../backends/contract.ts";
 import { failField } from "../../../kernel/errors.ts";
 import { isObject } from "../../../kernel/json.ts";
+import { isPlausible } from "../../../kernel/usage-parts.ts";
 import { estimateTokens, IMAGE_TOKENS } from "../../metering/index.ts";
 import { type AnswerBody, requireList, requireText } from "../call/answer.ts";
 import type { AskedWork, Made } from "../call/cost.ts";
@@ -206,12 +207,13 @@ function reportedSeconds({ usage, duration }: Record<string, unknown>): unknown 
   return typeof reported === "string" && reported.trim() !== "" ? Number(reported) : (reported ?? null);
 }
 
+const shown = (figure: unknown): string | undefined => JSON.stringify(figure)?.slice(0, 32);
+
 function madeOfSound(answer: Record<string, unknown>): Made {
   const second = reportedSeconds(answer);
   if (second === null) return {};
   if (typeof second === "number" && second >= 0 && second <= SECONDS_MAX) return { counts: { second } };
-  const shown = JSON.stringify(second)?.slice(0, 32);
-  return { problem: `a sound of ${shown} seconds; the gateway's own count was charged instead` };
+  return { problem: `a sound of ${shown(second)} seconds; the gateway's own count was charged instead` };
 }
 
 const transcriptions: WorkKind = {
@@ -285,7 +287,9 @@ const rerank: WorkKind = {
     requireList(answer, { list: "results" });
     const { meta } = answer.parsed as { meta?: unknown };
     const units = isObject(meta) && isObject(meta.billed_units) ? meta.billed_units.search_units : null;
-    return Number.isInteger(units) && (units as number) >= 0 ? { counts: { call: units as number } } : {};
+    if (units == null) return {};
+    if (isPlausible(units)) return { counts: { call: units } };
+    return { problem: `${shown(units)} searches; the gateway's own count was charged instead` };
   },
 };
 

@@ -154,13 +154,15 @@ class WorkPieces implements StreamReader, EventReader {
   #made: Made = {};
   /** Number of completed images; each reports its own usage. */
   #completed = 0;
+  readonly #isWords: boolean;
   readonly #lines: EventLines | null;
 
   constructor(
     readonly kind: WorkKind,
-    isEvents: boolean,
+    { isEvents, isWords = false }: { isEvents: boolean; isWords?: boolean },
     readonly begun: () => void,
   ) {
+    this.#isWords = isWords;
     this.#lines = isEvents ? new EventLines(this) : null;
     this.#hasContent = !isEvents;
   }
@@ -187,9 +189,14 @@ class WorkPieces implements StreamReader, EventReader {
   /** Reads the line that just ended. */
   #ended(): void {
     const tail = this.#tail.toString("latin1");
-    const usages = usagesIn(tail);
+    // Some servers send a transcript's bare words as events.
+    const usages = this.#isWords ? [] : usagesIn(tail);
     const usage = largestUsage(usages);
-    for (const each of usages) Object.assign(this.#made, this.kind.madeIn?.({ usage: each }));
+    for (const each of usages) {
+      const made = this.kind.madeIn?.({ usage: each });
+      const isLess = (made?.counts?.second ?? 0) < (this.#made.counts?.second ?? 0);
+      if (!isLess) Object.assign(this.#made, made);
+    }
     const isAnother = IS_COMPLETED.test(this.#head + tail) && ++this.#completed > 1;
     if (usage !== null) this.#reported = joinedUsage(this.#reported, usage, isAnother);
     this.#head = "";
@@ -251,7 +258,8 @@ export class WorkStream implements ReplySource {
     { kind, isEvents }: { kind: WorkKind; isEvents: boolean },
   ) {
     const { watched, observed } = call;
-    this.#pieces = new WorkPieces(kind, isEvents, () => observed.firstChunk());
+    const isWords = call.options.work?.isWords;
+    this.#pieces = new WorkPieces(kind, { isEvents, isWords }, () => observed.firstChunk());
     this.#relay = new Relay(answer, this.#pieces, watched);
   }
 
