@@ -5,6 +5,19 @@ import { join } from "node:path";
 import { ADMIN_TOKEN, bootGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { startUpstream } from "@model-gateway/testing/upstream.ts";
+import { Paces } from "../../src/rooms/metering/paces.ts";
+
+test("a stored answer of many choices does not make a model look fast", () => {
+  const paces = new Paces();
+  const one = { model: "m", tokens: 2_000, ms: 20_000 };
+  const fifty = { model: "m", tokens: 20_000, ms: 400 };
+  paces.learn([one, fifty]);
+  expect(paces.tokensIn("m", 1_000)).toBe(100);
+  paces.learn([fifty, one, fifty, one, { ...one, ms: 10_000 }]);
+  expect(paces.tokensIn("m", 1_000)).toBe(200);
+  paces.learn([]);
+  expect(paces.tokensIn("m", 1_000)).toBe(100);
+});
 
 test("how fast a model writes is known to a process that has not seen it write", async () => {
   const dataDir = mkdtempSync(join(tmpdir(), "paces-"));

@@ -28,9 +28,13 @@ export class Paces {
     add(this.#own, answer);
   }
 
+  /** The middle one of a model's answers counts: rows do not tell over how many choices their tokens are spread. */
   learn(answers: readonly LongAnswer[]): void {
     this.#others.clear();
-    for (const answer of answers) add(this.#others, answer);
+    for (const [model, known] of Map.groupBy(answers, (answer) => answer.model)) {
+      const slowestFirst = known.sort((one, other) => one.tokens / one.ms - other.tokens / other.ms);
+      this.#others.set(model, slowestFirst[(known.length - 1) >> 1]!);
+    }
   }
 
   tokensIn(model: string, ms: number): number {
