@@ -240,8 +240,8 @@ export class SessionContext {
     return spoken;
   }
 
-  #commitAll(isTranscribed = this.formats.isTranscribed): Committed {
-    const committed = this.#commit(this.#waitingSeconds, isTranscribed);
+  #commitAll(): Committed {
+    const committed = this.#commit(this.#waitingSeconds);
     this.#bufferedSeconds = 0;
     this.#clearingSeconds = 0;
     return committed;
@@ -288,15 +288,17 @@ export class SessionContext {
 
   /** The input of a response that starts now. One that the client asks for may also read what is not committed yet. */
   read({ byClient }: { byClient: boolean }): Read {
-    if (!this.#tellsCommits && this.#waitingSeconds > 0) {
+    if (!this.#tellsCommits && this.#bufferedSeconds > 0) {
       // Its transcript is owed once there is one.
-      const early = this.#commitAll(false);
+      const early = this.#commit(this.#bufferedSeconds, false);
+      this.#bufferedSeconds = 0;
       const earlier = this.#takeEarly();
       early.tokens += earlier?.tokens ?? 0;
       early.seconds += earlier?.seconds ?? 0;
       this.#early = early;
     }
-    const uncommittedTokens = byClient ? this.formats.tokensOf(this.#unheardSeconds, "input") : 0;
+    const mayRead = byClient || !this.#tellsCommits;
+    const uncommittedTokens = mayRead ? this.formats.tokensOf(this.#unheardSeconds, "input") : 0;
     return {
       promptTokens: this.#withinWindow(uncommittedTokens),
       conversationTokens: this.#conversationTokens + uncommittedTokens,
