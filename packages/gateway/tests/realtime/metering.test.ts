@@ -638,15 +638,22 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
     });
 
     test.each(["cancelled", "incomplete", "failed"])(
-      "of a %s one the larger counts, each way",
+      "of a %s one the input is believed, and of the output the larger counts",
       async (status) => {
         const person = await personWith(100);
         const session = await open(person, { max_output_tokens: 256 });
         created("r1");
         says("r1", 5);
         done("r1", usage(50, 1), status);
-        await heard(session, "response.done");
-        expect(await tokensOf(person)).toEqual([[50, 100]]);
+        await session.send({ type: "conversation.item.delete", item_id: "i" });
+        created("r2");
+        says("r2", 1);
+        done("r2", usage(10, 20), status);
+        await heard(session, "response.done", 2);
+        expect((await tokensOf(person)).sort()).toEqual([
+          [10, 20],
+          [50, 100],
+        ]);
       },
     );
 
@@ -1117,6 +1124,31 @@ describe.each(setups)("realtime %s", (_, redisUrl) => {
       await heard(session, "response.done");
       const [[, completion] = []] = await tokensOf(person);
       expect(completion).toBe(300);
+    });
+    test("a cancelled response that is never said to have ended costs what it can be until then", async () => {
+      const clock = new ManualClock();
+      const other = await bootGateway({ config: { pricingFile, redisUrl }, overrides: { clock } });
+      const ada = await other.signIn("ada");
+      await connect(other, upstream);
+      const session = await open(ada, { max_output_tokens: 800 }, other);
+      await session.send({ type: "response.create" });
+      await until("it is asked for", () => received("response.create").length === 1);
+      created("r1");
+      says("r1", 1);
+      await heard(session, "response.output_audio.delta");
+      clock.advance(2_000);
+      await session.send({ type: "response.cancel" });
+      await until("it is cancelled", () => received("response.cancel").length === 1);
+      clock.advance(60_000);
+      created("r2");
+      done("r2", usage(1, 2));
+      await heard(session, "response.done");
+      await session.stop();
+      await meteringOf(other).flush(5_000);
+      const { records } = await other.rpc("usage.list", {}, ada);
+      // The pace is unknown: a hundred tokens a second.
+      expect(records.map((row: Event) => row.completion_tokens).sort()).toEqual([2, 200]);
+      await other.stop();
     });
     test("a refusal that names no event gives the response up after half a minute in which it has not begun", async () => {
       const clock = new ManualClock();

@@ -28,6 +28,8 @@ class Bench {
   /** Ends the wait of an admission. */
   admitted: Promise<void> = Promise.resolve();
   isBroke = false;
+  /** What the model can have written by now. */
+  writtenTokens = () => 0;
   readonly meter = new SessionMeter({
     model: "m",
     refId: null,
@@ -52,7 +54,7 @@ class Bench {
         lowered: false,
         grow: async () => isOpen,
         sent() {},
-        writtenTokens: () => 0,
+        writtenTokens: () => this.writtenTokens(),
         givenUp() {},
         settle: ({ promptTokens, completionTokens }) => end([promptTokens, completionTokens]),
         release: () => void end(),
@@ -107,10 +109,18 @@ class Bench {
     return this.tell(type, { ...item, transcript, ...(figures && { usage: figures }) });
   }
   /** Voice detection hears what was appended. */
-  async speaks(seconds: number) {
+  async speaks(seconds: number, { fromSeconds = 0 } = {}) {
     await this.append(seconds);
-    await this.tell("input_audio_buffer.speech_started", { audio_start_ms: 0 });
-    await this.tell("input_audio_buffer.speech_stopped", { audio_end_ms: seconds * 1_000 });
+    await this.tell("input_audio_buffer.speech_started", { audio_start_ms: fromSeconds * 1_000 });
+    const audio_end_ms = (fromSeconds + seconds) * 1_000;
+    await this.tell("input_audio_buffer.speech_stopped", { audio_end_ms });
+  }
+  /** The upstream refuses the event that was sent last. */
+  refuses({ named = true } = {}) {
+    return this.tell("error", { error: { message: "odd", ...(named && this.lastSent) } });
+  }
+  get lastSent() {
+    return { event_id: this.sent.at(-1)!.event_id };
   }
   left(by: "us" | "upstream" = "us"): Row[] {
     this.meter.close(by);
@@ -305,6 +315,61 @@ describe("responses", () => {
       [[1, 2]],
     ],
     [
+      "those that the speaker interrupts, and has cut to what was played, read what is told",
+      async (bench) => {
+        for (let i = 0; i < 3; i++) {
+          await bench.speaks(1, { fromSeconds: i });
+          await bench.tell("input_audio_buffer.committed", { item_id: `i${i}` });
+          await bench.created(`r${i}`, "c");
+          await bench.says(`r${i}`, 60);
+          await bench.done(`r${i}`, usage(10 + i * 30, 1_200), { status: "cancelled" });
+          await bench.client({ type: "conversation.item.truncate", item_id: `o${i}`, audio_end_ms: 1_000 });
+        }
+      },
+      [
+        [10, 1_200],
+        [40, 1_200],
+        [70, 1_200],
+      ],
+    ],
+    ...["begun", "only asked for"].map((state): Case => {
+      return [
+        `a cancelled one that was ${state}, and that is never said to have ended, is written no longer`,
+        async (bench) => {
+          const startMs = bench.clock.elapsed();
+          bench.writtenTokens = () => (bench.clock.elapsed() - startMs) / 10;
+          await bench.append(1);
+          await bench.ask();
+          if (state === "begun") await bench.created("r1");
+          bench.clock.advance(1_000);
+          await bench.cancel();
+          if (state !== "begun") await bench.created("r1");
+          bench.clock.advance(1_000);
+          await bench.says("r1", 1);
+          bench.clock.advance(60_000);
+          await bench.ask();
+          await bench.created("r2");
+          await bench.done("r2", usage(1, 2));
+        },
+        [
+          [1, 2],
+          [10, 200],
+        ],
+      ];
+    }),
+    [
+      "one that is slow to begin is not given up since another event was refused",
+      async (bench) => {
+        await bench.append(1);
+        await bench.ask();
+        await bench.client({ type: "session.update", session: { instructions: 5 } });
+        await bench.refuses();
+        bench.clock.advance(31_000);
+        expect(bench.openHolds).toBe(1);
+      },
+      [[10, 0]],
+    ],
+    [
       "one that could not be sent costs nothing",
       async (bench) => {
         await bench.append(1);
@@ -359,12 +424,28 @@ describe("speech is owed from its end on", () => {
       ],
     ],
     [
+      "also where a client names another event as the gateway might, or not at all",
+      async (bench) => {
+        await bench.created("r1");
+        await bench.done("r1", usage(0, 5));
+        await bench.created("r2");
+        await bench.speaks(10);
+        for (const event_id of ["input_audio_buffer.speech_stopped", ""])
+          await bench.tell("error", { error: { event_id } });
+      },
+      [
+        [0, 5],
+        [5, 0],
+        [105, 0],
+      ],
+    ],
+    [
       "once, when its answer was taken for one that the client asks for, which the upstream refuses",
       async (bench) => {
         await bench.speaks(10);
         await bench.ask();
         await bench.created("r1");
-        await bench.tell("error", { error: { event_id: bench.sent.at(-1)!.event_id } });
+        await bench.refuses();
         await bench.done("r1", usage(100, 5));
       },
       [[100, 5]],
@@ -387,6 +468,54 @@ describe("speech is owed from its end on", () => {
     await bench.speaks(10);
     await bench.transcribed({}, "", usage(100, 5));
     expect(bench.left("upstream")).toEqual([[100, 5]]);
+  });
+});
+
+describe("silence that nobody answers", () => {
+  const idle = async (bench: Bench) => {
+    await bench.speaks(5);
+    await bench.tell("input_audio_buffer.committed", { item_id: "i" });
+    await bench.created("r1");
+    await bench.done("r1", usage(50, 10));
+    for (let i = 0; i < 360; i++) {
+      await bench.append(10);
+      bench.clock.advance(10_000);
+    }
+  };
+  test("is not read an hour later", async () => {
+    const bench = new Bench();
+    await idle(bench);
+    await bench.ask();
+    // What was appended in the last minute might be speech.
+    expect(bench.left()).toEqual([
+      [50, 10],
+      [560, 0],
+    ]);
+  });
+  test("but speech that is being heard may be", async () => {
+    const bench = new Bench();
+    await idle(bench);
+    await bench.tell("input_audio_buffer.speech_started", { audio_start_ms: 5_000 });
+    await bench.ask();
+    expect(bench.left()).toEqual([
+      [50, 10],
+      [36_060, 0],
+    ]);
+  });
+  test("is what was silent when the upstream answers it", async () => {
+    const bench = new Bench();
+    await idle(bench);
+    await bench.tell("input_audio_buffer.timeout_triggered", {
+      audio_start_ms: 3_600_000,
+      audio_end_ms: 3_605_000,
+      item_id: "j",
+    });
+    await bench.tell("input_audio_buffer.committed", { item_id: "j" });
+    await bench.created("r2");
+    expect(bench.left()).toEqual([
+      [50, 10],
+      [110, 0],
+    ]);
   });
 });
 
@@ -421,6 +550,34 @@ describe("audio that nobody has committed", () => {
       [
         [5, 5],
         [710, 0],
+      ],
+    ],
+    [
+      "is transcribed and read once it is committed for the first time",
+      async (bench) => {
+        await asked(bench);
+        await bench.commit(0, { item_id: "i" });
+        await bench.ask();
+      },
+      [
+        [5, 5],
+        [600, 0],
+        [610, 0],
+      ],
+    ],
+    [
+      "is neither where it was cleared",
+      async (bench) => {
+        await asked(bench);
+        await bench.client({ type: "input_audio_buffer.clear" });
+        await bench.tell("input_audio_buffer.cleared");
+        await bench.commit(10, { item_id: "i" });
+        await bench.ask();
+      },
+      [
+        [5, 5],
+        [100, 0],
+        [110, 0],
       ],
     ],
     [
@@ -518,6 +675,40 @@ describe("transcripts cost the sum of what those of the items do", () => {
       },
       [[200, expect.closeTo(545, -1)]],
     ],
+    [
+      "nothing where it failed",
+      async (bench) => {
+        await bench.commit(10, { item_id: "i" });
+        const error = { code: "audio_unintelligible", message: words(40) };
+        await bench.tell("conversation.item.input_audio_transcription.failed", { item_id: "i", error });
+      },
+      [],
+    ],
+    [
+      "what is told, where more was heard",
+      async (bench) => {
+        await bench.commit(10, { item_id: "i" });
+        await bench.transcribed({ item_id: "i" }, words(40), usage(100, 5));
+      },
+      [[100, 5]],
+    ],
+    ...[true, false].map((named): Case => {
+      return [
+        `nothing where the update that asked for them was refused ${named ? "by its name" : "and another one taken"}`,
+        async (bench) => {
+          const none = { input_audio_transcription: null };
+          await bench.tell("session.updated", { session: none });
+          await bench.client({ type: "session.update", session: transcribing });
+          await bench.refuses({ named });
+          if (!named) {
+            await bench.client({ type: "session.update", session: none });
+            await bench.tell("session.updated", { session: none });
+          }
+          await bench.commit(10, { item_id: "i" });
+        },
+        [],
+      ];
+    }),
     [
       "more items than are remembered",
       async (bench) => {

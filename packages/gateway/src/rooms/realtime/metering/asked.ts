@@ -3,8 +3,8 @@ import type { Turn } from "./turn.ts";
 
 interface AskedEvent {
   type: unknown;
-  /** The gateway's own: by an id of the client's, an error might be about another one. */
-  eventId: string;
+  /** The gateway's own: by an id of the client's, an error might be about another one. None: it was not sent. */
+  eventId?: string;
   /** The id that the client gave it. */
   named: unknown;
   turn?: Turn;
@@ -65,7 +65,7 @@ export class AskedEvents {
   }
 
   takeById(eventId: unknown): AskedEvent | undefined {
-    return this.#take(this.#events.find((event) => event.eventId === eventId));
+    return this.#take(this.#events.find((event) => event.eventId && event.eventId === eventId));
   }
 
   takeAll(): AskedEvent[] {

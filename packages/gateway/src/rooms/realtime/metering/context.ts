@@ -18,6 +18,10 @@ const DEPTH_MAX = 8;
 
 const COMMIT = "input_audio_buffer.commit";
 const SPEECH_END = "input_audio_buffer.speech_stopped";
+/** Nobody has spoken for long: the silence is committed, and answered. */
+const SILENCE_END = "input_audio_buffer.timeout_triggered";
+/** Speech that was appended is detected by then. */
+const DETECTED_WITHIN_MS = 30_000;
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
@@ -39,14 +43,22 @@ export class SessionContext {
   #bufferedSeconds = 0;
   #clearingSeconds = 0;
   #clears = 0;
-  #speechStartMs: number | null = null;
+  /** Null: nobody speaks. Undefined: no speech was ever told. */
+  #speechStartMs: number | null | undefined;
+  /** How much was appended by a time, and how much so long ago that it can be no new speech. */
+  #appendedBy = { ms: 0, seconds: 0 };
+  #silentSeconds = 0;
   /** Whether the upstream sends `committed` events; one that does not may use appended audio at any time. */
   #tellsCommits = false;
   /** Updates that the upstream has not answered: until then what it says may be about earlier ones. */
   #updates = 0;
+  /** An error that names none may have been about one of them. */
+  #isUpdateDoubted = false;
   readonly transcripts: Transcripts;
-  /** Audio that responses have read and nobody has committed. */
+  /** Audio that responses may have read and nobody has committed. */
   #early: Committed | undefined;
+  /** What the upstream said last, which stands when a later update is refused. */
+  #told: Record<string, unknown> = {};
   /** Since when the upstream has speech that no response has begun for. */
   #answerDueMs: number | null = null;
   /** In force. A smaller one is once the upstream has confirmed it. */
@@ -125,12 +137,19 @@ export class SessionContext {
       const seconds = this.formats.secondsOf(text(event.audio), "input");
       this.#appendedSeconds += seconds;
       this.#bufferedSeconds += seconds;
+      const ms = this.clock.elapsed();
+      if (ms - this.#appendedBy.ms >= DETECTED_WITHIN_MS) {
+        this.#silentSeconds = this.#appendedBy.seconds;
+        this.#appendedBy = { ms, seconds: this.#appendedSeconds };
+      }
     } else if (event.type === "input_audio_buffer.clear") {
       this.#clears++;
-      this.#clearingSeconds += this.#bufferedSeconds;
+      this.#clearingSeconds += this.#bufferedSeconds + (this.#takeEarly()?.seconds ?? 0);
       this.#bufferedSeconds = 0;
     } else if (event.type === "input_audio_buffer.commit") {
-      const committed = this.#commit(this.#bufferedSeconds);
+      // Where commits count, nobody has read it yet.
+      const seconds = this.#bufferedSeconds + (this.#takeEarly()?.seconds ?? 0);
+      const committed = this.#commit(seconds);
       this.#bufferedSeconds = 0;
       return committed;
     } else if (event.type === "input_image_buffer.append")
@@ -141,7 +160,7 @@ export class SessionContext {
 
   /** The upstream has refused, or not been sent, an event that the client asked for. */
   refused({ type, committed }: { type: unknown; committed?: Committed }): void {
-    if (type === "session.update") this.#updates--;
+    if (type === "session.update" && this.#updates > 0 && --this.#updates === 0) this.#confirm(this.#told);
     if (!committed) return;
     this.#bufferedSeconds += committed.seconds;
     this.#conversationTokens = Math.max(0, this.#conversationTokens - committed.tokens);
@@ -150,24 +169,25 @@ export class SessionContext {
 
   server(event: ServerEvent, asked: AskedEvents): void {
     if (event.type === "session.updated" && this.#updates > 0) {
-      this.#updates--;
+      this.#updates = this.#isUpdateDoubted ? 0 : this.#updates - 1;
+      this.#isUpdateDoubted = false;
       asked.take("session.update");
     }
-    if ((event.type === "session.created" || event.type === "session.updated") && isObject(event.session)) {
-      // The vendor's default instructions are input of every response, too.
-      const { instructions, tools, ...rest } = event.session;
-      const saidBy = this.#updates > 0 ? "client" : "upstream";
-      this.#adjust(rest, saidBy);
-      this.#configure({ ...(instructions ? { instructions } : {}), ...(tools ? { tools } : {}) }, saidBy);
-    } else if (event.type === "conversation.item.done" && isObject(event.item)) {
+    if (event.type === "session.created" || event.type === "session.updated") {
+      this.#told = isObject(event.session) ? event.session : {};
+      this.#confirm(this.#told);
+    } else if (event.type === "error" && !(isObject(event.error) && event.error.event_id))
+      this.#isUpdateDoubted = this.#updates > 0;
+    else if (event.type === "conversation.item.done" && isObject(event.item)) {
       // Of servers that the client named, and that the upstream asks: their tools, and what these answered.
       if (text(event.item.type).startsWith("mcp_")) this.#conversationTokens += this.tokensIn(event.item);
     } else if (event.type === "input_audio_buffer.speech_started")
       this.#speechStartMs = Number(event.audio_start_ms ?? Number.NaN);
-    else if (event.type === SPEECH_END) {
+    else if (event.type === SPEECH_END || event.type === SILENCE_END) {
+      if (event.type === SILENCE_END) this.#speechStartMs = Number(event.audio_start_ms ?? Number.NaN);
       const committed = this.#speech(Number(event.audio_end_ms ?? Number.NaN), asked);
       committed.itemId = itemIdOf(event);
-      asked.add({ type: SPEECH_END, eventId: SPEECH_END, named: null, committed });
+      asked.add({ type: SPEECH_END, named: null, committed });
     } else if (event.type === "input_audio_buffer.committed") {
       this.#tellsCommits = true;
       const committed = this.#confirmed(event, asked);
@@ -181,6 +201,13 @@ export class SessionContext {
       this.#clearingSeconds = 0;
   }
 
+  #confirm({ instructions, tools, ...rest }: Record<string, unknown>): void {
+    const saidBy = this.#updates > 0 ? "client" : "upstream";
+    this.#adjust(rest, saidBy);
+    // The vendor's default instructions are input of every response, too.
+    this.#configure({ ...(instructions ? { instructions } : {}), ...(tools ? { tools } : {}) }, saidBy);
+  }
+
   /** Speech, or the client's own commit. */
   #confirmed(event: ServerEvent, asked: AskedEvents): Committed | undefined {
     const named = asked.take(SPEECH_END, itemIdOf(event));
@@ -190,6 +217,7 @@ export class SessionContext {
   /** Speech has ended: the upstream commits it, and may answer. */
   #speech(endMs: number, asked: AskedEvents): Committed {
     this.#answerDueMs = this.formats.answersSpeech ? this.clock.elapsed() : null;
+    this.#bufferedSeconds += this.#takeEarly()?.seconds ?? 0;
     const speechSeconds = (endMs - (this.#speechStartMs ?? Number.NaN)) / 1_000;
     const afterSeconds = this.#appendedSeconds - endMs / 1_000;
     this.#speechStartMs = null;
@@ -212,8 +240,8 @@ export class SessionContext {
     return spoken;
   }
 
-  #commitAll(isTranscribed = this.formats.isTranscribed): Committed {
-    const committed = this.#commit(this.#waitingSeconds, isTranscribed);
+  #commitAll(): Committed {
+    const committed = this.#commit(this.#waitingSeconds);
     this.#bufferedSeconds = 0;
     this.#clearingSeconds = 0;
     return committed;
@@ -231,7 +259,15 @@ export class SessionContext {
 
   /** What the transcript of a commit would read now. */
   get bufferedTokens(): number {
-    return this.transcripts.estimateOf(this.formats.tokensOf(this.#bufferedSeconds, "input"));
+    const seconds = this.#bufferedSeconds + (this.#early?.seconds ?? 0);
+    return this.transcripts.estimateOf(this.formats.tokensOf(seconds, "input"));
+  }
+
+  /** What may be committed before the upstream begins. Where it detects speech, long silence is none. */
+  get #unheardSeconds(): number {
+    const start = this.#speechStartMs === null ? this.#silentSeconds : Number(this.#speechStartMs) / 1_000;
+    const seconds = this.#appendedSeconds - start;
+    return seconds >= 0 ? Math.min(this.#waitingSeconds, seconds) : this.#waitingSeconds;
   }
 
   /** Moves so much of the appended audio into the conversation. */
@@ -252,13 +288,17 @@ export class SessionContext {
 
   /** The input of a response that starts now. One that the client asks for may also read what is not committed yet. */
   read({ byClient }: { byClient: boolean }): Read {
-    if (!this.#tellsCommits && this.#waitingSeconds > 0) {
+    if (!this.#tellsCommits && this.#bufferedSeconds > 0) {
       // Its transcript is owed once there is one.
-      const early = this.#commitAll(false);
-      early.tokens += this.#takeEarly()?.tokens ?? 0;
+      const early = this.#commit(this.#bufferedSeconds, false);
+      this.#bufferedSeconds = 0;
+      const earlier = this.#takeEarly();
+      early.tokens += earlier?.tokens ?? 0;
+      early.seconds += earlier?.seconds ?? 0;
       this.#early = early;
     }
-    const uncommittedTokens = byClient ? this.formats.tokensOf(this.#waitingSeconds, "input") : 0;
+    const mayRead = byClient || !this.#tellsCommits;
+    const uncommittedTokens = mayRead ? this.formats.tokensOf(this.#unheardSeconds, "input") : 0;
     return {
       promptTokens: this.#withinWindow(uncommittedTokens),
       conversationTokens: this.#conversationTokens + uncommittedTokens,

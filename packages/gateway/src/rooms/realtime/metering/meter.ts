@@ -116,7 +116,7 @@ export class SessionMeter {
     this.check(event);
     const { type, event_id: named, response_id: cancelled } = event;
     if (type === "response.cancel")
-      for (const [id, turn] of this.#turns) turn.isCancelled ||= cancelled ? cancelled === id : !turn.isApart;
+      for (const each of this.#open) if (cancelled ? cancelled === each.id : !each.isApart) each.cancelled();
     const turn = type === "response.create" ? await this.#ask(event) : undefined;
     if (type === "input_audio_buffer.commit") await this.#holdTranscripts(this.#context.bufferedTokens);
     this.#requireOpen();
@@ -262,9 +262,10 @@ export class SessionMeter {
     const told = isObject(error) ? error : {};
     const named = this.#refused(this.#asked.takeById(told.event_id));
     if (named !== undefined) told.event_id = named;
-    if (typeof told.event_id !== "string") this.#doubt();
+    else if (typeof told.event_id !== "string") this.#doubt();
     // What has begun in its place answers the speech.
-    for (const { eventId } of this.#turns.values()) if (eventId === told.event_id) this.#context.answered();
+    else
+      for (const { eventId } of this.#turns.values()) if (eventId === told.event_id) this.#context.answered();
   }
 
   /** One that begins after it was given up is admitted then. */

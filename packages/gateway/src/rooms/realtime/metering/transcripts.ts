@@ -6,6 +6,7 @@ import type { AudioFormats } from "./audio.ts";
 import { Heard } from "./heard.ts";
 
 export const TRANSCRIPTION = /^conversation\.item\.input_audio_transcription\./;
+const FAILED = "conversation.item.input_audio_transcription.failed";
 /** Items whose transcript may still come. Those that are forgotten stay charged. */
 const ITEMS_MAX = 1_000;
 
@@ -17,7 +18,7 @@ export class Committed {
   readTokens = 0;
   writtenTokens = 0;
   constructor(
-    readonly seconds: number,
+    public seconds: number,
     public tokens: number,
     /** What its transcript reads, as estimated; none: 0. */
     public transcriptTokens: number,
@@ -74,7 +75,7 @@ export class Transcripts {
 
   #count({ transcriptTokens, readTokens, writtenTokens, heard }: Committed, sign: 1 | -1): void {
     this.#due.promptTokens += sign * (readTokens || transcriptTokens);
-    this.#due.completionTokens += sign * Math.max(writtenTokens, heard.tokens);
+    this.#due.completionTokens += sign * (writtenTokens || heard.tokens);
   }
 
   /** `unnamed`: what the transcript may be of, where the upstream names no items before. */
@@ -91,10 +92,11 @@ export class Transcripts {
     const read = isPlausible(input_tokens) ? input_tokens : this.formats.tokensOf(heardSeconds, "input");
     this.#count(item, -1);
     item.itemId = id;
-    item.transcriptTokens ||= this.estimateOf(item.tokens, true);
+    const hasFailed = event.type === FAILED;
+    item.transcriptTokens = hasFailed ? 0 : item.transcriptTokens || this.estimateOf(item.tokens, true);
     item.readTokens = Math.max(item.readTokens, read);
     item.writtenTokens = Math.max(item.writtenTokens, isPlausible(output_tokens) ? output_tokens : 0);
-    item.heard.add(event);
+    if (!hasFailed) item.heard.add(event);
     this.#count(item, 1);
   }
 }

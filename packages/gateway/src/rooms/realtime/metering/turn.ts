@@ -50,7 +50,8 @@ export class Turn {
   #heldTokens: number;
   #heldPromptTokens: number;
   #deliveredTokens = 0;
-  isCancelled = false;
+  /** What the model can have written when it was told to stop, or was heard after that. */
+  #writtenTokens: number | null = null;
   /** It was sent, or the upstream has begun it. */
   isOwed = false;
   /** The upstream has told of its beginning. */
@@ -58,7 +59,7 @@ export class Turn {
   /** The type of its end where the upstream announces no responses: such an end without an id ends another one. */
   endedBy: unknown = null;
   /** Of the client event that asked for it. */
-  eventId = "";
+  eventId: string | null = null;
   /** By the upstream; null: none, or it has not begun. */
   id: string | null = null;
 
@@ -94,9 +95,18 @@ export class Turn {
     this.admission.sent();
   }
 
+  get isCancelled(): boolean {
+    return this.#writtenTokens !== null;
+  }
+
+  cancelled(): void {
+    this.#writtenTokens ??= this.admission.writtenTokens();
+  }
+
   /** Counts the event and grows the hold for it; false when it cannot be paid. */
   hear(event: ServerEvent): Promise<boolean> {
     this.#heard.add(event);
+    if (this.isCancelled) this.#writtenTokens = this.admission.writtenTokens();
     return this.cover(this.#heard.tokens);
   }
 
@@ -130,9 +140,12 @@ export class Turn {
     const isAbsurd = usage !== null && !reported;
     const isCut = CUT.has(status);
     const whole = {
-      promptTokens: isCut ? Math.max(prompt ?? 0, counted.promptTokens) : (prompt ?? counted.promptTokens),
+      promptTokens: prompt ?? counted.promptTokens,
       completionTokens: isCut
-        ? Math.max(completion ?? this.admission.writtenTokens(), counted.completionTokens)
+        ? Math.max(
+            completion ?? this.#writtenTokens ?? this.admission.writtenTokens(),
+            counted.completionTokens,
+          )
         : (completion ?? counted.completionTokens),
     };
     // A failure without any output costs only what the upstream reports.
@@ -144,7 +157,10 @@ export class Turn {
 
   brokenOff(): TurnUsage {
     const { promptTokens } = this.read;
-    const completionTokens = Math.max(this.#deliveredTokens, this.admission.writtenTokens());
+    const completionTokens = Math.max(
+      this.#deliveredTokens,
+      this.#writtenTokens ?? this.admission.writtenTokens(),
+    );
     return { ...this.#asSound({ promptTokens, completionTokens }), estimated: true };
   }
 
