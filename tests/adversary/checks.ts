@@ -1,6 +1,6 @@
 import type { Books, Row } from "./books.ts";
 import type { ClipJob } from "./clips.ts";
-import { type Dispatch, type Flight, numberOf, type Payer } from "./flights.ts";
+import { type Dispatch, type Flight, isBrokenOff, numberOf, type Payer } from "./flights.ts";
 import { deliveredTokens, owedTokens, type Tokens, usdOf } from "./owed.ts";
 import { type Plot, TIERS } from "./plot.ts";
 import type { Population, Someone } from "./population.ts";
@@ -109,8 +109,7 @@ export function checkRequests(books: Books, flights: readonly Flight[]): Problem
     if (row.promptTokens < owed.prompt || row.completionTokens < owed.completion || paid < due - USD_EPSILON)
       report("underpaid", `${figures}; owed are ${owed.prompt}+${owed.completion} tokens, ${due} USD`);
     // Broken off on its way: whether the upstream had it already is known to nobody but the upstream.
-    const isBrokenOff = flight.outcome.left || words.includes("was revoked");
-    const isLost = flight.dispatches.length === 0 && isBrokenOff;
+    const isLost = flight.dispatches.length === 0 && isBrokenOff(flight.outcome);
     const most = isLost ? { prompt: mostOf(promptOf(flight)), completion: UNSEEN_MAX } : mostTokens(flight);
     if (row.promptTokens > most.prompt || row.completionTokens > most.completion)
       report("overcharged", `${figures}; at most ${most.prompt}+${most.completion} can be meant`);

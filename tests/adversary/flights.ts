@@ -36,6 +36,11 @@ export interface Outcome {
   words: string;
 }
 
+export const REVOKED = "was revoked";
+/** Its client left, or its key was revoked: the upstream may have ended its answer before that or not. */
+export const isBrokenOff = ({ left, words }: Pick<Outcome, "left" | "words">): boolean =>
+  left || words.includes(REVOKED);
+
 export interface Asked {
   surface: string;
   model: ModelClass;

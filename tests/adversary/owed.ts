@@ -1,4 +1,4 @@
-import type { Dispatch, Flight } from "./flights.ts";
+import { type Dispatch, type Flight, isBrokenOff } from "./flights.ts";
 import { type ModelClass, PRICES } from "./plot.ts";
 import { isPlausible } from "./upstream/usage.ts";
 
@@ -96,8 +96,8 @@ function owedFor(flight: Flight, dispatch: Dispatch): Tokens {
       if (outcome.status !== 200 && !outcome.left) return NOTHING;
       if (delivered === 0 && dispatch.reported === null && !outcome.left) return NOTHING;
       const whole = finished(flight, dispatch);
-      // It was over before the client had gone, or it was not: the gateway may have seen either.
-      return outcome.left && dispatch === flight.dispatch ? least(whole, cut) : whole;
+      // It was over before it was broken off, or it was not: the gateway may have seen either.
+      return isBrokenOff(outcome) && dispatch === flight.dispatch ? least(whole, cut) : whole;
     }
     default:
       return cut;

@@ -1,5 +1,5 @@
 import { rowsByFlight } from "./checks.ts";
-import type { Flight } from "./flights.ts";
+import { type Flight, REVOKED } from "./flights.ts";
 import type { Verdict } from "./judge.ts";
 import { deliveredTokens, usdOf } from "./owed.ts";
 
@@ -57,7 +57,7 @@ export class Tally {
   }
 }
 
-const isRevoked = (words: string): boolean => words.includes("was revoked");
+const isRevoked = (words: string): boolean => words.includes(REVOKED);
 
 function outcomeOf({ outcome, dispatch }: Flight): string {
   if (dispatch && isRevoked(outcome.words)) return "revoked";

@@ -1,6 +1,6 @@
 import type { Books, Row } from "./books.ts";
 import type { Problem } from "./checks.ts";
-import { numberOf } from "./flights.ts";
+import { isBrokenOff, numberOf } from "./flights.ts";
 import type { WorkName } from "./plot.ts";
 import { onlyFolds } from "./spelling.ts";
 import type { WorkJob } from "./works.ts";
@@ -36,7 +36,7 @@ export function checkWorks(books: Books, jobs: readonly WorkJob[]): Problem[] {
     const due = servedUsd(job);
     if (paid < due - USD_EPSILON) return problem(rows.length === 0 ? "no row" : "underpaid");
     // Broken off by the asker or by a revocation: what was sent is owed, even if the upstream had not read it yet.
-    if (left || words.includes("was revoked")) return [];
+    if (isBrokenOff({ left, words })) return [];
     if (due === 0 && rows.length > 0) return problem("paid for nothing");
     // Of a size that is left open the gateway takes the dearest.
     const isOpen = IMAGES.has(step.kind) && (step.size === null || step.size === "auto");
