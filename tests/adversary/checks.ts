@@ -192,7 +192,7 @@ const isBeyondLimit = ({ dispatches }: Flight, rows: readonly Row[]): boolean =>
  * by the quota: where its upstream reports too much, several such requests that were under way may cross. So may
  * one that was held in points and is estimated to have cost a little more than these, or finds them taken by one
  * that was held on the quota and is charged to points first, as the contract says: the quota pays it as a whole,
- * beside what is held there.
+ * beside what is held there. And so may those that are estimated to have written more than their upstream was allowed.
  */
 export function checkQuotas(
   books: Books,
@@ -212,7 +212,8 @@ export function checkQuotas(
       (row) =>
         row.points === null &&
         !(plot.exaggerates && row.costUsd === null) &&
-        !((hadPoints || moved.has(row)) && row.costUsd !== null),
+        !moved.has(row) &&
+        !(hadPoints && row.costUsd !== null),
     );
     const byKeys = own.filter(({ signedIn }) => !signedIn);
     const windows: [string, Row[]][] = [
