@@ -54,13 +54,16 @@ export async function openMany(port: number, count: number, head: () => string):
   return closers;
 }
 
+/** What the warm-up needed is given back while connections are opened. */
+const NOT_WARMED = { SERVICE_WARM_UP: "0" };
+
 /** A fresh process for each kind, since what another kind has left behind would be used again. */
 async function measureOn(bench: Bench, shared: { databaseUrl: string; redisUrl: string } | undefined) {
   const samples = new Samples("idle");
   for (const [kind, head] of Object.entries(kinds)) {
     for (let round = 0; round < (bench.quick ? 1 : 2); round++) {
       const name = `idle-${crypto.randomUUID()}`;
-      const { pid, port, url } = await launchGateway({ name, shared });
+      const { pid, port, url } = await launchGateway({ name, shared, settings: NOT_WARMED });
       const { accessToken } = await signUp(url);
       const closers = await openMany(port, FIRST_CONNECTIONS, () => head(accessToken));
       const before = rssMb(pid);
