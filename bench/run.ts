@@ -6,7 +6,8 @@
  *   --quick              a fraction of the time, for a first look
  *   --only chat,streams  some groups: chat latency ttft quiet prompt agents session embeddings streams voices translated verbatim board rpc idle start growth soak sharing workers cores tunnel
  *                        (tunnel: BENCH_ENGINE="bun front.ts" is started with a port and a model id, instead of a clock)
- *   --continue <file>    goes on with a run that was interrupted, from its file in bench/results/
+ *   --continue <file>    goes on with a run that was interrupted, from its file in bench/results/; with --only, these
+ *                        groups are measured anew
  *   --write-docs         also writes the tables and charts of docs/performance.md and docs/scaling.md
  */
 import "../scripts/lib/help.ts";
@@ -132,7 +133,7 @@ function readInterrupted(file: string): Results {
 const results: Results = flags.continue
   ? { ...readInterrupted(flags.continue), missing: [] }
   : { takenAt: new Date().toISOString(), quick: flags.quick, machine, missing: [], figures: [] };
-const measured = new Set(results.figures.map(({ group }) => group));
+const measured = new Set(flags.only ? [] : results.figures.map(({ group }) => group));
 const resultsFile = join(resultsDir, `${results.takenAt.replaceAll(":", "-")}.json`);
 
 /** After each group, so that an interruption loses one at most. */
@@ -151,7 +152,9 @@ try {
     const figures: Figure[] = [];
     for (const row of rows.filter((each) => each.group === group))
       figures.push(...(await row.measure(bench)));
-    results.figures.push(...figures);
+    results.figures = [...results.figures.filter((figure) => figure.group !== group), ...figures].sort(
+      (one, other) => groups.indexOf(one.group) - groups.indexOf(other.group),
+    );
     save();
     console.log(`${group}: ${Math.round((performance.now() - startedMs) / 1_000)} s`);
     printTable(figures);
