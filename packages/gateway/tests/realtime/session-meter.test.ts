@@ -332,29 +332,46 @@ describe("responses", () => {
         [70, 1_200],
       ],
     ],
-    ...["begun", "only asked for"].map((state): Case => {
+    [
+      "a cancelled one that is never said to have ended is written no longer",
+      async (bench) => {
+        const startMs = bench.clock.elapsed();
+        bench.writtenTokens = () => (bench.clock.elapsed() - startMs) / 10;
+        await bench.append(1);
+        await bench.ask();
+        await bench.created("r1");
+        bench.clock.advance(1_000);
+        await bench.cancel();
+        bench.clock.advance(1_000);
+        await bench.says("r1", 1);
+        bench.clock.advance(60_000);
+        await bench.ask();
+        await bench.created("r2");
+        await bench.done("r2", usage(1, 2));
+      },
+      [
+        [1, 2],
+        [10, 200],
+      ],
+    ],
+    ...["before it begins", "under no id", "and it is refused"].map((how): Case => {
       return [
-        `a cancelled one that was ${state}, and that is never said to have ended, is written no longer`,
+        `one that is cancelled ${how} goes on`,
         async (bench) => {
           const startMs = bench.clock.elapsed();
           bench.writtenTokens = () => (bench.clock.elapsed() - startMs) / 10;
           await bench.append(1);
           await bench.ask();
-          if (state === "begun") await bench.created("r1");
-          bench.clock.advance(1_000);
-          await bench.cancel();
-          if (state !== "begun") await bench.created("r1");
-          bench.clock.advance(1_000);
-          await bench.says("r1", 1);
-          bench.clock.advance(60_000);
-          await bench.ask();
-          await bench.created("r2");
-          await bench.done("r2", usage(1, 2));
+          if (how === "before it begins") await bench.cancel();
+          for (let i = 0; i < 2; i++) await bench.created("r1");
+          if (how === "under no id") await bench.client({ type: "response.cancel", response_id: "" });
+          if (how === "and it is refused") {
+            await bench.cancel();
+            await bench.tell("error", { error: { message: "odd" } });
+          }
+          bench.clock.advance(10_000);
         },
-        [
-          [1, 2],
-          [10, 200],
-        ],
+        [[10, 1_000]],
       ];
     }),
     [
@@ -692,23 +709,29 @@ describe("transcripts cost the sum of what those of the items do", () => {
       },
       [[100, 5]],
     ],
-    ...[true, false].map((named): Case => {
-      return [
-        `nothing where the update that asked for them was refused ${named ? "by its name" : "and another one taken"}`,
-        async (bench) => {
-          const none = { input_audio_transcription: null };
-          await bench.tell("session.updated", { session: none });
-          await bench.client({ type: "session.update", session: transcribing });
-          await bench.refuses({ named });
-          if (!named) {
-            await bench.client({ type: "session.update", session: none });
-            await bench.tell("session.updated", { session: none });
-          }
-          await bench.commit(10, { item_id: "i" });
-        },
-        [],
-      ];
-    }),
+    [
+      "nothing where the update that asked for them was refused by its name",
+      async (bench) => {
+        await bench.tell("session.updated", { session: { input_audio_transcription: null } });
+        await bench.client({ type: "session.update", session: transcribing });
+        await bench.refuses({ named: true });
+        await bench.commit(10, { item_id: "i" });
+      },
+      [],
+    ],
+    [
+      "also where an update that asks for none is confirmed before the one that asks for them, after an error",
+      async (bench) => {
+        const none = { input_audio_transcription: null };
+        await bench.client({ type: "session.update", session: none });
+        await bench.tell("error", { error: { message: "odd" } });
+        await bench.client({ type: "session.update", session: transcribing });
+        await bench.tell("session.updated", { session: none });
+        await bench.append(10);
+        await bench.client({ type: "input_audio_buffer.commit" });
+      },
+      [[100, 0]],
+    ],
     [
       "more items than are remembered",
       async (bench) => {

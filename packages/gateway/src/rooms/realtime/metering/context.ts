@@ -52,8 +52,6 @@ export class SessionContext {
   #tellsCommits = false;
   /** Updates that the upstream has not answered: until then what it says may be about earlier ones. */
   #updates = 0;
-  /** An error that names none may have been about one of them. */
-  #isUpdateDoubted = false;
   readonly transcripts: Transcripts;
   /** Audio that responses may have read and nobody has committed. */
   #early: Committed | undefined;
@@ -169,16 +167,13 @@ export class SessionContext {
 
   server(event: ServerEvent, asked: AskedEvents): void {
     if (event.type === "session.updated" && this.#updates > 0) {
-      this.#updates = this.#isUpdateDoubted ? 0 : this.#updates - 1;
-      this.#isUpdateDoubted = false;
+      this.#updates--;
       asked.take("session.update");
     }
     if (event.type === "session.created" || event.type === "session.updated") {
       this.#told = isObject(event.session) ? event.session : {};
       this.#confirm(this.#told);
-    } else if (event.type === "error" && !(isObject(event.error) && event.error.event_id))
-      this.#isUpdateDoubted = this.#updates > 0;
-    else if (event.type === "conversation.item.done" && isObject(event.item)) {
+    } else if (event.type === "conversation.item.done" && isObject(event.item)) {
       // Of servers that the client named, and that the upstream asks: their tools, and what these answered.
       if (text(event.item.type).startsWith("mcp_")) this.#conversationTokens += this.tokensIn(event.item);
     } else if (event.type === "input_audio_buffer.speech_started")

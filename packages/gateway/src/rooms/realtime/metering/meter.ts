@@ -116,7 +116,9 @@ export class SessionMeter {
     this.check(event);
     const { type, event_id: named, response_id: cancelled } = event;
     if (type === "response.cancel")
-      for (const each of this.#open) if (cancelled ? cancelled === each.id : !each.isApart) each.cancelled();
+      // One that has not begun cannot be cancelled.
+      for (const each of this.#turns.values())
+        if (cancelled === undefined ? !each.isApart : cancelled === each.id) each.cancelled();
     const turn = type === "response.create" ? await this.#ask(event) : undefined;
     if (type === "input_audio_buffer.commit") await this.#holdTranscripts(this.#context.bufferedTokens);
     this.#requireOpen();
@@ -260,6 +262,7 @@ export class SessionMeter {
   /** DashScope names no event: the oldest response that was asked for is given up if it does not begin. */
   #refusedByUpstream({ error }: ServerEvent): void {
     const told = isObject(error) ? error : {};
+    for (const turn of this.#turns.values()) turn.mayGoOn();
     const named = this.#refused(this.#asked.takeById(told.event_id));
     if (named !== undefined) told.event_id = named;
     else if (typeof told.event_id !== "string") this.#doubt();

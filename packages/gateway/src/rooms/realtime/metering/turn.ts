@@ -50,7 +50,8 @@ export class Turn {
   #heldTokens: number;
   #heldPromptTokens: number;
   #deliveredTokens = 0;
-  /** What the model can have written when it was told to stop, or was heard after that. */
+  isCancelled = false;
+  /** What the model can have written when it was told to stop, or was heard after that; null: it goes on. */
   #writtenTokens: number | null = null;
   /** It was sent, or the upstream has begun it. */
   isOwed = false;
@@ -95,18 +96,20 @@ export class Turn {
     this.admission.sent();
   }
 
-  get isCancelled(): boolean {
-    return this.#writtenTokens !== null;
+  cancelled(): void {
+    this.isCancelled = true;
+    this.#writtenTokens = this.admission.writtenTokens();
   }
 
-  cancelled(): void {
-    this.#writtenTokens ??= this.admission.writtenTokens();
+  /** The upstream may have refused the cancelling. */
+  mayGoOn(): void {
+    this.#writtenTokens = null;
   }
 
   /** Counts the event and grows the hold for it; false when it cannot be paid. */
   hear(event: ServerEvent): Promise<boolean> {
     this.#heard.add(event);
-    if (this.isCancelled) this.#writtenTokens = this.admission.writtenTokens();
+    if (this.#writtenTokens !== null) this.#writtenTokens = this.admission.writtenTokens();
     return this.cover(this.#heard.tokens);
   }
 
