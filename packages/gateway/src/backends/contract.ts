@@ -210,6 +210,8 @@ export interface NativeBody {
 export interface NativeDialect {
   /** Field with the limit of an answer; `generationConfig.x` is inside `generationConfig`. */
   limitField: string;
+  /** It refuses a lower one, so this much may be written whatever the client asks for; absent: none. */
+  limitMin?: number;
   /** The client's headers that are passed on. */
   requestHeaders: RegExp;
   /** The answer's headers that are passed on. */

@@ -411,3 +411,32 @@ test("a chat of the slow tier costs what one in a batch does, where the server s
   ];
   expect(parts.map((each) => Math.round(each * 1e6) / 1e6)).toEqual([0.5, 0.5, 0.5, 1, 1, 1]);
 });
+
+test("an API that refuses a limit below 16 tokens may write 16: they are held, and nothing is wrong with it", async () => {
+  const upstream = startUpstream({ models: [DEAR] });
+  for (const name of upstreams.keys()) await bench.removeBackend(name);
+  upstreams.set("sixteen", upstream);
+  const config = { type: "external", url: upstream.url, name: "sixteen", models: [DEAR] };
+  await bench.addBackend({ ...config, dialects: ["responses"] });
+  upstream.answer(({ json, text }, reply) => {
+    const { max_output_tokens: limit } = json;
+    if (limit < 16) return reply.json({ error: { message: "integer below minimum value" } }, 400);
+    const usage = { input_tokens: Math.ceil(text.length / 5), output_tokens: limit };
+    return reply.json({ id: "r", object: "response", status: "completed", output: [], usage });
+  });
+  const who = await bench.spender("sixteen", { points: 100_000 });
+  const limits = [{ max_tokens: 5 }, { max_completion_tokens: 15 }, { num_predict: 1 }];
+  const statuses = new Set<number>();
+  for (let budget = 300; budget < 1_000; budget += 40) {
+    const total_budget_usd = budget / 1e6;
+    const made = await bench.rpc("keys.create", { name: `${budget}`, total_budget_usd }, who.token);
+    for (const limit of limits) statuses.add((await who.chat(limit, { key: made.key })).status);
+    await who.rows();
+    const listed = await bench.rpc("keys.list", {}, who.token);
+    const { spent_total_usd } = listed.find(({ id }: { id: string }) => id === made.id);
+    expect(spent_total_usd).toBeLessThanOrEqual(total_budget_usd);
+  }
+  expect([...statuses].sort()).toEqual([200, 402]);
+  const [health] = (await bench.backends()).backends.health;
+  expect(health.implausible_usage).toBeNull();
+});

@@ -702,6 +702,15 @@ describe("transcripts cost the sum of what those of the items do", () => {
       [],
     ],
     [
+      "what it has read where it failed after it was told",
+      async (bench) => {
+        await bench.commit(10, { item_id: "i" });
+        await bench.transcribed({ item_id: "i" }, "");
+        await bench.tell("conversation.item.input_audio_transcription.failed", { item_id: "i" });
+      },
+      [[100, 0]],
+    ],
+    [
       "what is told, where more was heard",
       async (bench) => {
         await bench.commit(10, { item_id: "i" });

@@ -450,6 +450,7 @@ onEachDatabase("work with a price of its own", (fresh) => {
     for (const [units, usd] of [
       [7, 0.007],
       [1e12, 0.001],
+      [10_000_000, 0.001],
       [-1, 0.001],
       ["many", 0.001],
     ] as const) {

@@ -6,7 +6,7 @@ import { geminiRequest, mendedGemini } from "./gemini/request.ts";
 import { MessagesReader, MessagesStream, messagesAnswer } from "./messages/answer.ts";
 import { mendedMessages, messagesRequest, usualOutputTokens } from "./messages/request.ts";
 import { ResponsesReader, ResponsesStream, responsesAnswer } from "./responses/answer.ts";
-import { mendedResponses, responsesRequest } from "./responses/request.ts";
+import { mendedResponses, OUTPUT_TOKENS_MIN, responsesRequest } from "./responses/request.ts";
 
 /** Chat completions, which the gateway uses inside. */
 const chat: Dialect = {
@@ -28,6 +28,7 @@ const responses: Dialect = {
   },
   native: {
     limitField: "max_output_tokens",
+    limitMin: OUTPUT_TOKENS_MIN,
     // Without those that choose the organisation or the project, which is up to the operator.
     requestHeaders:
       /^(openai-beta|idempotency-key|(session|thread|conversation)[-_]id|x-client-request-id|originator|version|x-openai-subagent|x-codex-.*|x-stainless-.*|user-agent)$/,

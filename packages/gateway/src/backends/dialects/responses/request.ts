@@ -34,7 +34,7 @@ export function isForResponses(model: string, body: JsonBody): boolean {
 }
 
 /** The API refuses a lower limit. */
-const OUTPUT_TOKENS_MIN = 16;
+export const OUTPUT_TOKENS_MIN = 16;
 
 const NO_STOP = { stop: (value: unknown) => Array.isArray(value) && value.length === 0 };
 /** Models that think refuse these, unless thinking is off. */

@@ -55,6 +55,8 @@ interface ChatBoundOptions {
   contextTokens: number | null;
   /** Fields that limit the answer on the backend. */
   honoured: readonly string[];
+  /** The least that the backend can be limited to; absent: any limit. */
+  limitMin?: number;
 }
 
 const isHonoured = ({ name, inOptions }: OutputLimit, honoured: readonly string[]): boolean =>
@@ -72,16 +74,17 @@ export class ChatBound implements TokenBound {
 
   constructor(readonly options: ChatBoundOptions) {
     const { limits, choices, predictionTokens } = options.spend;
+    const { honoured, limitMin = 0, usualTokens = OUTPUT_TOKENS_UNKNOWN } = options;
     this.tools = options.tools;
     this.answers = options.answers;
     let largest = 0;
     let isLimitSent = false;
     for (const limit of limits) {
       if (limit.value > largest) largest = limit.value;
-      if (isHonoured(limit, options.honoured)) isLimitSent = true;
+      if (isHonoured(limit, honoured)) isLimitSent = true;
     }
     // The server ignores a limit under a name that it does not know.
-    const perChoice = isLimitSent ? largest : Math.max(largest, options.usualTokens ?? OUTPUT_TOKENS_UNKNOWN);
+    const perChoice = Math.max(largest, isLimitSent ? limitMin : usualTokens);
     this.isLimitSent = isLimitSent;
     this.outputTokensMax = perChoice * choices + predictionTokens;
     // When we set a limit, it is in a field that the server knows, so the client's own limit holds.

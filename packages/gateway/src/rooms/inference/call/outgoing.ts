@@ -15,10 +15,13 @@ type OutgoingOptions = Pick<
   "payload" | "model" | "set" | "spend" | "native" | "limitFields" | "work"
 >;
 
+/** Chats may be translated for it. */
+const limitMinOf = ({ native }: Route["backend"]): number => native?.get("responses")?.limitMin ?? 0;
+
 /** Identifies what may be sent to a backend, at which price, and how long an answer can be there. */
 function rulesOf({ isOwn, backend, model }: Route): string {
   const { config, writesOne } = backend;
-  const lengths = [limitFieldsOf(backend, model), backend.usualOutputTokens?.(model)];
+  const lengths = [limitFieldsOf(backend, model), backend.usualOutputTokens?.(model), limitMinOf(backend)];
   return JSON.stringify([isOwn, writesOne, config.fields, config.tool_prices, config.shared_files, lengths]);
 }
 
@@ -66,6 +69,7 @@ export class Outgoing {
         usualTokens: limits.outputTokensMax ?? route.backend.usualOutputTokens?.(route.model),
         contextTokens: limits.contextTokens,
         honoured: this.#honoured,
+        limitMin: this.spoken ? this.spoken.limitMin : limitMinOf(route.backend),
       });
     else this.bound = new EmbeddingsBound(this, payload);
   }

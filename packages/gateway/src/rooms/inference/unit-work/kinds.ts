@@ -245,6 +245,8 @@ const transcriptions: WorkKind = {
 /** Rerankers bill a call as one search of up to this many documents; a long document counts as several. */
 const DOCUMENTS_PER_CALL = 100;
 const DOCUMENT_CHARS = 2_000;
+/** No body that is taken holds so many documents. */
+const SEARCHES_MAX = 10_000;
 const textOf = (value: unknown): string =>
   typeof value === "string" ? value : (JSON.stringify(value) ?? "");
 
@@ -288,7 +290,7 @@ const rerank: WorkKind = {
     const { meta } = answer.parsed as { meta?: unknown };
     const units = isObject(meta) && isObject(meta.billed_units) ? meta.billed_units.search_units : null;
     if (units == null) return {};
-    if (isPlausible(units)) return { counts: { call: units } };
+    if (isPlausible(units) && units <= SEARCHES_MAX) return { counts: { call: units } };
     return { problem: `${shown(units)} searches; the gateway's own count was charged instead` };
   },
 };

@@ -195,7 +195,7 @@ class WorkPieces implements StreamReader, EventReader {
     for (const each of usages) {
       const made = this.kind.madeIn?.({ usage: each });
       const isLess = (made?.counts?.second ?? 0) < (this.#made.counts?.second ?? 0);
-      if (!isLess) Object.assign(this.#made, made);
+      if (!isLess) this.#made = made?.counts ? made : { ...this.#made, ...made };
     }
     const isAnother = IS_COMPLETED.test(this.#head + tail) && ++this.#completed > 1;
     if (usage !== null) this.#reported = joinedUsage(this.#reported, usage, isAnother);

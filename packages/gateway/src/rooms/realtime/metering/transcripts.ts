@@ -17,6 +17,7 @@ export class Committed {
   /** What its transcript reads and writes, as the upstream tells it. */
   readTokens = 0;
   writtenTokens = 0;
+  isHeard = false;
   constructor(
     public seconds: number,
     public tokens: number,
@@ -93,7 +94,8 @@ export class Transcripts {
     this.#count(item, -1);
     item.itemId = id;
     const hasFailed = event.type === FAILED;
-    item.transcriptTokens = hasFailed ? 0 : item.transcriptTokens || this.estimateOf(item.tokens, true);
+    item.isHeard ||= !hasFailed;
+    item.transcriptTokens = item.isHeard ? item.transcriptTokens || this.estimateOf(item.tokens, true) : 0;
     item.readTokens = Math.max(item.readTokens, read);
     item.writtenTokens = Math.max(item.writtenTokens, isPlausible(output_tokens) ? output_tokens : 0);
     if (!hasFailed) item.heard.add(event);

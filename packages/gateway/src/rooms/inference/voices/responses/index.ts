@@ -14,9 +14,6 @@ import {
 import { chatBodyOfResponses, requireOwnState, type StoredTurn } from "./request.ts";
 import { type ResponseIdentity, ResponseSpeaker, wantsSummary } from "./speaker.ts";
 
-/** OpenAI refuses lower limits. */
-const OUTPUT_TOKENS_MIN = 16;
-
 function readRequest(body: unknown, context: RequestContext, history: readonly StoredTurn[]): ReadRequest {
   const { requestId } = context;
   const { chat, clientTools, dropped } = chatBodyOfResponses(body, history);
@@ -75,9 +72,7 @@ export const responses: Voice = {
       return translated(payload.object(), context);
     requireOwnState(payload);
     return {
-      native: nativeOf("responses", payload, (tokens) => ({
-        max_output_tokens: Math.max(OUTPUT_TOKENS_MIN, tokens),
-      })),
+      native: nativeOf("responses", payload, (tokens) => ({ max_output_tokens: tokens })),
       translated: () => readRequest(payload.object(), context, []),
     };
   },
