@@ -85,6 +85,9 @@ async function withHeldJob(
     const rows = await db.all<{ points: number }>("SELECT points FROM usage_records");
     expect(rows.map(({ points }) => points)).toEqual([JOB_POINTS]);
     await db.close();
+  } catch (error) {
+    for (const { log } of instances) console.error(log.slice(-4_000));
+    throw error;
   } finally {
     for (const instance of instances) await instance.remove();
     videos.stop();
