@@ -327,6 +327,8 @@ export interface Backend {
   };
   /** Its API has no `n`: a chat always has one answer. */
   writesOne?: boolean;
+  /** The least that this chat can be limited to; absent: any limit. */
+  limitMin?(model: string, body: Pick<JsonBody, "isMade" | "object">): number;
   /** The limit that it sets on chats without one; absent: none. */
   usualOutputTokens?(model: string): number;
   embed?(call: ModelCall): Promise<Answer>;

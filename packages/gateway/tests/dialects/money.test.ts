@@ -412,31 +412,91 @@ test("a chat of the slow tier costs what one in a batch does, where the server s
   expect(parts.map((each) => Math.round(each * 1e6) / 1e6)).toEqual([0.5, 0.5, 0.5, 1, 1, 1]);
 });
 
-test("an API that refuses a limit below 16 tokens may write 16: they are held, and nothing is wrong with it", async () => {
-  const upstream = startUpstream({ models: [DEAR] });
-  for (const name of upstreams.keys()) await bench.removeBackend(name);
-  upstreams.set("sixteen", upstream);
-  const config = { type: "external", url: upstream.url, name: "sixteen", models: [DEAR] };
-  await bench.addBackend({ ...config, dialects: ["responses"] });
-  upstream.answer(({ json, text }, reply) => {
-    const { max_output_tokens: limit } = json;
-    if (limit < 16) return reply.json({ error: { message: "integer below minimum value" } }, 400);
-    const usage = { input_tokens: Math.ceil(text.length / 5), output_tokens: limit };
-    return reply.json({ id: "r", object: "response", status: "completed", output: [], usage });
+describe("an API that refuses a limit below 16 tokens may write 16", () => {
+  const hi = { model: DEAR, messages: question };
+  let who: Spender;
+  let upstream: FakeUpstream;
+  beforeAll(async () => {
+    who = await bench.spender("sixteen", { points: 100_000 });
   });
-  const who = await bench.spender("sixteen", { points: 100_000 });
-  const limits = [{ max_tokens: 5 }, { max_completion_tokens: 15 }, { num_predict: 1 }];
-  const statuses = new Set<number>();
-  for (let budget = 300; budget < 1_000; budget += 40) {
-    const total_budget_usd = budget / 1e6;
-    const made = await bench.rpc("keys.create", { name: `${budget}`, total_budget_usd }, who.token);
-    for (const limit of limits) statuses.add((await who.chat(limit, { key: made.key })).status);
+  const only = async (dialects: string[]) => {
+    for (const name of upstreams.keys()) await bench.removeBackend(name);
+    const name = `sixteen ${dialects}`;
+    upstream = startUpstream({ models: [DEAR] });
+    upstreams.set(name, upstream);
+    await bench.addBackend({ type: "external", url: upstream.url, name, models: [DEAR], dialects });
+    upstream.answer(({ json }, reply) => {
+      const { max_output_tokens: limit, max_tokens, n = 1 } = json;
+      if (limit < 16) return reply.json({ error: { message: "integer below minimum value" } }, 400);
+      const [prompt, output] = [1, limit ?? max_tokens * n];
+      if (limit === undefined) {
+        const usage = { prompt_tokens: prompt, completion_tokens: output, total_tokens: prompt + output };
+        return reply.json(completion("ok", { usage }));
+      }
+      const usage = { input_tokens: prompt, output_tokens: output };
+      return reply.json({ id: "r", object: "response", status: "completed", output: [], usage });
+    });
+  };
+  const keyWith = (limits: object) => bench.rpc("keys.create", { name: "k", ...limits }, who.token);
+  const spentBy = async (keyId: string) => {
     await who.rows();
     const listed = await bench.rpc("keys.list", {}, who.token);
-    const { spent_total_usd } = listed.find(({ id }: { id: string }) => id === made.id);
-    expect(spent_total_usd).toBeLessThanOrEqual(total_budget_usd);
+    return listed.find(({ id }: { id: string }) => id === keyId).spent_total_usd;
+  };
+  /** Keys with from little to enough: none spends more than it may, and nothing seems wrong with the backend. */
+  async function spend(limits: (step: number) => object, asks: [path: string, body: object][]) {
+    const statuses = new Set<number>();
+    for (let step = 0; step < 15; step++) {
+      const own = { total_budget_usd: (300 + step * 50) / 1e6, ...limits(step) };
+      const { id, key } = await keyWith(own);
+      for (const [path, body] of asks) statuses.add((await who.post(path, body, { key })).status);
+      expect(await spentBy(id)).toBeLessThanOrEqual(own.total_budget_usd);
+    }
+    const [health] = (await bench.backends()).backends.health;
+    expect(health.implausible_usage).toBeNull();
+    return [...statuses].sort();
   }
-  expect([...statuses].sort()).toEqual([200, 402]);
-  const [health] = (await bench.backends()).backends.health;
-  expect(health.implausible_usage).toBeNull();
+  const chats = (...bodies: object[]): [string, object][] =>
+    bodies.map((body) => ["/v1/chat/completions", { ...hi, ...body }]);
+
+  test("they are held", async () => {
+    await only(["responses"]);
+    const asks = chats({ max_tokens: 5 }, { max_completion_tokens: 15 }, { num_predict: 1 });
+    expect(await spend(() => ({}), asks)).toEqual([200, 402]);
+  });
+
+  test("also where the key's pace has less left", async () => {
+    await only(["responses"]);
+    const native = { model: DEAR, input: "hi there", store: false, max_output_tokens: 5_000 };
+    const asks: [string, object][] = [...chats({ max_tokens: 5_000 }), ["/v1/responses", native]];
+    const paced = (step: number) => ({ tokens_per_minute: 25 + 3 * step, total_budget_usd: 1 });
+    expect(await spend(paced, asks)).toEqual([200, 429]);
+    expect(await spend(() => ({ tokens_per_minute: 36 }), asks)).not.toContain(200);
+  });
+
+  test("many answers have a token each, whatever the pace", async () => {
+    await only(["chat"]);
+    const paced = (step: number) => ({ tokens_per_minute: 20 + 3 * step });
+    await spend(paced, chats({ max_tokens: 500, n: 10 }));
+  });
+
+  test("chats that it gets as chats are held as they are", async () => {
+    const text: [string, object] = [
+      "/v1/completions",
+      { model: DEAR, prompt: "hi", max_tokens: 1, best_of: 9 },
+    ];
+    for (const [path, body] of [...chats({ max_tokens: 1, n: 10 }), text]) {
+      const least: number[] = [];
+      for (const dialects of [["chat"], ["chat", "responses"]]) {
+        await only(dialects);
+        for (let usd = 0.0002; ; usd *= 1.2) {
+          const { key } = await keyWith({ total_budget_usd: usd });
+          if ((await who.post(path, body, { key })).status !== 200) continue;
+          least.push(usd);
+          break;
+        }
+      }
+      expect(least[1]).toBe(least[0]);
+    }
+  });
 });

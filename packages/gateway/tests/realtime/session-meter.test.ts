@@ -798,3 +798,150 @@ describe("a session that is left while something is admitted holds nothing", () 
     },
   );
 });
+
+describe("what is refused, cancelled, or never sent costs what the upstream did", () => {
+  /** A hundred tokens a second. */
+  const writing = (bench: Bench) => {
+    const startMs = bench.clock.elapsed();
+    bench.writtenTokens = () => (bench.clock.elapsed() - startMs) / 10;
+  };
+  const begun = async (bench: Bench) => {
+    writing(bench);
+    await bench.append(1);
+    await bench.ask();
+    await bench.created("r");
+    bench.clock.advance(1_000);
+  };
+  const unsent = (bench: Bench, event: Event) => bench.meter.client(event, () => false);
+  const spoken = async (bench: Bench, seconds: number) => {
+    await bench.tell("input_audio_buffer.speech_started", { audio_start_ms: 0, item_id: "i" });
+    await bench.tell("input_audio_buffer.speech_stopped", { audio_end_ms: seconds * 1_000, item_id: "i" });
+    await bench.tell("input_audio_buffer.committed", { item_id: "i" });
+  };
+  const cases: Case[] = [
+    [
+      "a cancelling that could not be sent shortens nothing",
+      async (bench) => {
+        await begun(bench);
+        await unsent(bench, { type: "response.cancel" });
+        bench.clock.advance(10_000);
+      },
+      [[10, 1_100]],
+    ],
+    [
+      "audio that could not be sent is not read",
+      async (bench) => {
+        await unsent(bench, { type: "input_audio_buffer.append", audio: audio(60) });
+        await bench.ask();
+        await bench.created("r");
+      },
+      [],
+    ],
+    [
+      "an error about another event undoes no cancelling",
+      async (bench) => {
+        await begun(bench);
+        await bench.cancel();
+        await bench.client({ type: "session.update", session: { instructions: "5" } });
+        await bench.refuses();
+        bench.clock.advance(58_000);
+      },
+      [[10, 100]],
+    ],
+    [
+      "nor does a second cancelling",
+      async (bench) => {
+        await begun(bench);
+        await bench.cancel();
+        bench.clock.advance(59_000);
+        await bench.cancel();
+      },
+      [[10, 100]],
+    ],
+    [
+      "audio that an ask may have read is committed later, and counts once: the ask was refused",
+      async (bench) => {
+        await bench.append(60);
+        await bench.ask();
+        await bench.refuses();
+        await bench.commit(0, { item_id: "i" });
+        await bench.ask();
+        await bench.created("r");
+      },
+      [[600, 0]],
+    ],
+    [
+      "the same, where the response was beside the conversation",
+      async (bench) => {
+        await bench.append(30);
+        await bench.ask({ conversation: "none", input: [] });
+        await bench.created("apart", null);
+        await bench.done("apart", usage(5, 5));
+        await bench.append(30);
+        await spoken(bench, 60);
+        await bench.created("r", "c");
+      },
+      [
+        [5, 5],
+        [600, 0],
+      ],
+    ],
+    [
+      "the same, where the response failed without figures",
+      async (bench) => {
+        await bench.append(60);
+        await bench.ask();
+        await bench.created("first", "c");
+        await bench.done("first", {}, { status: "failed" });
+        await bench.commit(0, { item_id: "i" });
+        await bench.ask();
+        await bench.created("r", "c");
+      },
+      [[600, 0]],
+    ],
+    [
+      "the same, where a response that had not read it ends later",
+      async (bench) => {
+        await bench.append(60);
+        await bench.ask();
+        await bench.created("first", "c");
+        await spoken(bench, 60);
+        await bench.done("first", usage(5, 5));
+        await bench.created("r", "c");
+      },
+      [
+        [5, 5],
+        [610, 0],
+      ],
+    ],
+    [
+      "what begins after an error without a name reads what is there by then",
+      async (bench) => {
+        writing(bench);
+        await bench.ask();
+        await bench.tell("error", { error: { message: "odd" } });
+        bench.clock.advance(20_000);
+        await bench.commit(100, { item_id: "i" });
+        await bench.ask();
+        await bench.created("r");
+        bench.clock.advance(31_000);
+      },
+      [[1_000, 5_100]],
+    ],
+    [
+      "a transcript of seconds that no request can have",
+      async (bench) => {
+        bench.meter.configure({ ...transcribing, turn_detection: null });
+        await bench.tell("session.updated");
+        await bench.commit(10, { item_id: "i" });
+        await bench.transcribed({ item_id: "i" }, "", { seconds: 10_000_000 });
+      },
+      [[100, 0]],
+    ],
+  ];
+  test.each(cases)("%s", async (_, play, rows) => {
+    const bench = new Bench();
+    await play(bench);
+    expect(bench.left()).toEqual(rows);
+  });
+});

@@ -20,7 +20,7 @@ import { geminiVectors } from "../dialects/gemini/answer.ts";
 import { geminiEmbedRequest } from "../dialects/gemini/request.ts";
 import { dialects, dialectsOf, limitFieldsFor } from "../dialects/index.ts";
 import { KeptAnswers } from "../dialects/kept-answers.ts";
-import { isForResponses } from "../dialects/responses/request.ts";
+import { isForResponses, OUTPUT_TOKENS_MIN } from "../dialects/responses/request.ts";
 import { translatedChat } from "../dialects/translate.ts";
 import { embeddingsAnswer, inputTexts } from "../shared/embeddings.ts";
 import { addressField, KEY_FIELD, modelsField, NAME_FIELD, SETTING_FIELDS } from "../shared/form.ts";
@@ -85,6 +85,9 @@ const create: BackendKind["create"] = (config, deps) => {
     ? (call) => (isForResponses(call.model, call.body) ? postResponses(call) : postChat(call))
     : postChat;
 
+  const limitMin: Backend["limitMin"] = (model, body) =>
+    own.name === "responses" || (postResponses && isForResponses(model, body)) ? OUTPUT_TOKENS_MIN : 0;
+
   const native = new Map(spoken.flatMap((name) => nativeOf(dialects[name], { config, deps, keys })));
 
   // By `fetch`: it buffers large answers outside our heap and frees them at once.
@@ -111,7 +114,12 @@ const create: BackendKind["create"] = (config, deps) => {
       post,
       posts: POSTED_CAPABILITIES.filter((capability) => declares(config, capability)),
     }),
-    ...(declares(config, "chat") && { chat, native, usualOutputTokens: own.translation?.usualOutputTokens }),
+    ...(declares(config, "chat") && {
+      chat,
+      native,
+      limitMin,
+      usualOutputTokens: own.translation?.usualOutputTokens,
+    }),
     ...(embed && declares(config, "embeddings") && { embed }),
     keys,
     async probe(signal) {

@@ -74,7 +74,7 @@ function wholeOf(demand: Demand): number {
   const { payer, tokensMax, tokensLowered } = demand;
   const most = payer.keyLimits?.tokensPerMinute ?? null;
   const allowed = most === null ? tokensMax : Math.floor(most - demand.fixed.tokens);
-  return allowed < tokensMax ? Math.max(0, Math.min(tokensLowered, allowed)) : tokensMax;
+  return allowed < tokensMax ? Math.max(demand.tokensFloor, Math.min(tokensLowered, allowed)) : tokensMax;
 }
 
 type Who = Pick<Demand, "payer" | "tier">;

@@ -24,6 +24,7 @@ export interface Demand {
   tokensMax: number;
   tokensLowered: number;
   tokensMin: number;
+  tokensFloor: number;
   readonly hasPrice: boolean;
 }
 

@@ -45,7 +45,7 @@ export function heldFor(
   };
 }
 
-const NO_TOKENS = { tokensMax: 0, tokensLowered: 0, tokensMin: 0 };
+const NO_TOKENS = { tokensMax: 0, tokensLowered: 0, tokensMin: 0, tokensFloor: 0 };
 
 export function demandOf(billing: Billing, options: AdmitOptions): Demand {
   const { payer, bound } = options;
@@ -68,6 +68,7 @@ export function demandOf(billing: Billing, options: AdmitOptions): Demand {
     tokensMax,
     tokensLowered: capped(bound.outputTokensLowered ?? tokensMax, tokensMax),
     tokensMin: capped(bound.outputTokensMin, tokensMax),
+    tokensFloor: capped(bound.outputTokensFloor ?? 0, tokensMax),
     get fixed() {
       return held().fixed;
     },

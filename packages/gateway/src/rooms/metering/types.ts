@@ -17,6 +17,8 @@ export interface TokenBound {
   readonly outputTokensLowered?: number;
   /** The bound, over all choices, may be lowered to this if not all of it can be paid. */
   readonly outputTokensMin: number;
+  /** Less can not be asked for. */
+  readonly outputTokensFloor?: number;
   /** Tools that the vendor charges for besides tokens: a field without a price, and the most that they can cost. */
   readonly tools?: { readonly unpriced: string | null; readonly mostUsd: number } | null;
   /** Whether such a word is in the request; if absent, it may be. */

@@ -25,7 +25,7 @@ const NO_TOOLS = /(^|[/:])gpt-(5\.[6-9]|[6-9]|\d\d)/i;
 const THINKING_MODEL = /(^|[/:])(o\d|gpt-([5-9]|\d\d))(?!.*chat)/i;
 
 /** Whether this chat must, or should, go to OpenAI's Responses API. */
-export function isForResponses(model: string, body: JsonBody): boolean {
+export function isForResponses(model: string, body: Pick<JsonBody, "isMade" | "object">): boolean {
   if (NO_CHAT.test(model) || (body.isMade && THINKING_MODEL.test(model))) return true;
   if (!NO_TOOLS.test(model) && !NO_TOOLS_WITH_EFFORT.test(model)) return false;
   const { tools, reasoning_effort: effort } = body.object();

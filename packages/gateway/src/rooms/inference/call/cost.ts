@@ -67,6 +67,7 @@ export class ChatBound implements TokenBound {
   readonly outputTokensMax: number;
   readonly outputTokensLowered: number;
   readonly outputTokensMin: number;
+  readonly outputTokensFloor: number;
   readonly isLimitSent: boolean;
   readonly tools: VendorTools | null;
   readonly answers: number;
@@ -87,6 +88,7 @@ export class ChatBound implements TokenBound {
     const perChoice = Math.max(largest, isLimitSent ? limitMin : usualTokens);
     this.isLimitSent = isLimitSent;
     this.outputTokensMax = perChoice * choices + predictionTokens;
+    this.outputTokensFloor = Math.max(1, limitMin) * choices + predictionTokens;
     // When we set a limit, it is in a field that the server knows, so the client's own limit holds.
     const lowered = Math.min(perChoice, Math.max(largest || perChoice, OUTPUT_TOKENS_SET_MIN));
     this.outputTokensLowered = lowered * choices + predictionTokens;
@@ -305,8 +307,7 @@ export function problemsIn(
   const heldUsd = outgoing.bound instanceof WorkBound ? outgoing.bound.mostUsd : null;
   if (heldUsd !== null && owed.costUsd! > heldUsd)
     problems.push(`work for ${owed.costUsd} USD, where what was asked for costs ${heldUsd} USD at most`);
-  if (reported === ABSURD)
-    problems.push("impossible usage figures; the gateway's own count was charged instead");
+  if (reported === ABSURD) problems.push("impossible usage figures; they were not charged");
   else if (reported !== null && isWhole) problems.push(outgoing.implausible(owed));
   return problems.filter((problem) => problem != null);
 }

@@ -15,13 +15,10 @@ type OutgoingOptions = Pick<
   "payload" | "model" | "set" | "spend" | "native" | "limitFields" | "work"
 >;
 
-/** Chats may be translated for it. */
-const limitMinOf = ({ native }: Route["backend"]): number => native?.get("responses")?.limitMin ?? 0;
-
 /** Identifies what may be sent to a backend, at which price, and how long an answer can be there. */
-function rulesOf({ isOwn, backend, model }: Route): string {
+function rulesOf({ isOwn, backend, model }: Route, limitMin: number): string {
   const { config, writesOne } = backend;
-  const lengths = [limitFieldsOf(backend, model), backend.usualOutputTokens?.(model), limitMinOf(backend)];
+  const lengths = [limitFieldsOf(backend, model), backend.usualOutputTokens?.(model), limitMin];
   return JSON.stringify([isOwn, writesOne, config.fields, config.tool_prices, config.shared_files, lengths]);
 }
 
@@ -69,7 +66,7 @@ export class Outgoing {
         usualTokens: limits.outputTokensMax ?? route.backend.usualOutputTokens?.(route.model),
         contextTokens: limits.contextTokens,
         honoured: this.#honoured,
-        limitMin: this.spoken ? this.spoken.limitMin : limitMinOf(route.backend),
+        limitMin: this.#limitMinOn(route),
       });
     else this.bound = new EmbeddingsBound(this, payload);
   }
@@ -90,8 +87,16 @@ export class Outgoing {
     return (
       next.model === this.route.model &&
       (this.#dialectOn(next) === null) === (this.spoken === null) &&
-      rulesOf(next) === rulesOf(this.route)
+      rulesOf(next, this.#limitMinOn(next)) === rulesOf(this.route, this.#limitMinOn(this.route))
     );
+  }
+
+  /** Text completions are never translated. */
+  #limitMinOn(route: Route): number {
+    const spoken = this.#dialectOn(route);
+    if (spoken) return spoken.limitMin ?? 0;
+    const { backend, model } = route;
+    return this.options.limitFields ? 0 : (backend.limitMin?.(model, this.#payload) ?? 0);
   }
 
   /** The fields that limit the answer on this backend. */

@@ -213,7 +213,7 @@ function madeOfSound(answer: Record<string, unknown>): Made {
   const second = reportedSeconds(answer);
   if (second === null) return {};
   if (typeof second === "number" && second >= 0 && second <= SECONDS_MAX) return { counts: { second } };
-  return { problem: `a sound of ${shown(second)} seconds; the gateway's own count was charged instead` };
+  return { problem: `a sound of ${shown(second)} seconds; that was not charged` };
 }
 
 const transcriptions: WorkKind = {
@@ -291,7 +291,7 @@ const rerank: WorkKind = {
     const units = isObject(meta) && isObject(meta.billed_units) ? meta.billed_units.search_units : null;
     if (units == null) return {};
     if (isPlausible(units) && units <= SEARCHES_MAX) return { counts: { call: units } };
-    return { problem: `${shown(units)} searches; the gateway's own count was charged instead` };
+    return { problem: `${shown(units)} searches; they were not charged` };
   },
 };
 

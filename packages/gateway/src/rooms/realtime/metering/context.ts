@@ -55,6 +55,8 @@ export class SessionContext {
   readonly transcripts: Transcripts;
   /** Audio that responses may have read and nobody has committed. */
   #early: Committed | undefined;
+  /** Of it, what no response is known to have read. */
+  #earlyTokens = 0;
   /** What the upstream said last, which stands when a later update is refused. */
   #told: Record<string, unknown> = {};
   /** Since when the upstream has speech that no response has begun for. */
@@ -190,7 +192,7 @@ export class SessionContext {
       (committed ?? this.#commitAll()).itemId = itemIdOf(event);
     } else if (TRANSCRIPTION.test(String(event.type)))
       this.transcripts.transcribed(event, () =>
-        this.#tellsCommits ? undefined : (this.#confirmed(event, asked) ?? this.#takeEarly()),
+        this.#tellsCommits ? undefined : (this.#confirmed(event, asked) ?? this.#takeRead()),
       );
     else if (event.type === "input_audio_buffer.cleared" && this.#clears > 0 && --this.#clears === 0)
       this.#clearingSeconds = 0;
@@ -249,7 +251,13 @@ export class SessionContext {
   #takeEarly(): Committed | undefined {
     const early = this.#early;
     this.#early = undefined;
+    this.#earlyTokens = 0;
     return early;
+  }
+
+  #takeRead(): Committed | undefined {
+    this.#conversationTokens += this.#earlyTokens;
+    return this.#takeEarly();
   }
 
   /** What the transcript of a commit would read now. */
@@ -285,15 +293,19 @@ export class SessionContext {
   read({ byClient }: { byClient: boolean }): Read {
     if (!this.#tellsCommits && this.#bufferedSeconds > 0) {
       // Its transcript is owed once there is one.
-      const early = this.#commit(this.#bufferedSeconds, false);
+      const seconds = this.#bufferedSeconds;
+      const early = this.transcripts.commit(seconds, this.formats.tokensOf(seconds, "input"), false);
       this.#bufferedSeconds = 0;
+      const earlyTokens = this.#earlyTokens + early.tokens;
       const earlier = this.#takeEarly();
+      this.#earlyTokens = earlyTokens;
       early.tokens += earlier?.tokens ?? 0;
       early.seconds += earlier?.seconds ?? 0;
       this.#early = early;
     }
     const mayRead = byClient || !this.#tellsCommits;
-    const uncommittedTokens = mayRead ? this.formats.tokensOf(this.#unheardSeconds, "input") : 0;
+    const unheardTokens = mayRead ? this.formats.tokensOf(this.#unheardSeconds, "input") : 0;
+    const uncommittedTokens = unheardTokens + this.#earlyTokens;
     return {
       promptTokens: this.#withinWindow(uncommittedTokens),
       conversationTokens: this.#conversationTokens + uncommittedTokens,
@@ -311,6 +323,7 @@ export class SessionContext {
     }: { promptTokens: number; completionTokens: number; reported: boolean },
   ): void {
     if (reported) {
+      this.#earlyTokens = 0;
       const before = read.conversationTokens - read.uncommittedTokens;
       const since = Math.max(0, this.#conversationTokens - before);
       // The reported input includes the settings, which are counted separately.

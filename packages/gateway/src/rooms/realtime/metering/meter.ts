@@ -115,15 +115,16 @@ export class SessionMeter {
   async client(event: Record<string, unknown>, send: RealtimeLink["send"]): Promise<boolean> {
     this.check(event);
     const { type, event_id: named, response_id: cancelled } = event;
+    const turn = type === "response.create" ? await this.#ask(event) : undefined;
+    if (type === "input_audio_buffer.commit") await this.#holdTranscripts(this.#context.bufferedTokens);
+    this.#requireOpen();
+    if (!ANSWERED.has(type) && !send(event)) return false;
     if (type === "response.cancel")
       // One that has not begun cannot be cancelled.
       for (const each of this.#turns.values())
         if (cancelled === undefined ? !each.isApart : cancelled === each.id) each.cancelled();
-    const turn = type === "response.create" ? await this.#ask(event) : undefined;
-    if (type === "input_audio_buffer.commit") await this.#holdTranscripts(this.#context.bufferedTokens);
-    this.#requireOpen();
     const committed = this.#context.client(event);
-    if (!ANSWERED.has(type)) return send(event);
+    if (!ANSWERED.has(type)) return true;
     const eventId = this.options.ids.uuid();
     if (turn) turn.eventId = eventId;
     this.#asked.add({ type, eventId, named, turn, committed });
@@ -255,6 +256,9 @@ export class SessionMeter {
     if (!asked) this.#context.answered();
     const turn = asked && !asked.isGivenUp ? asked.turn! : await this.#begun(id, asked?.turn);
     turn.id = id;
+    // It may be a later one, which has read more.
+    const now = asked?.isDoubted && !turn.hasOwnInput ? this.#context.read({ byClient: true }) : turn.read;
+    if (now.promptTokens > turn.read.promptTokens) Object.assign(turn.read, now);
     this.#turns.set(id ?? NO_ID, turn);
     return turn;
   }
@@ -262,10 +266,13 @@ export class SessionMeter {
   /** DashScope names no event: the oldest response that was asked for is given up if it does not begin. */
   #refusedByUpstream({ error }: ServerEvent): void {
     const told = isObject(error) ? error : {};
-    for (const turn of this.#turns.values()) turn.mayGoOn();
     const named = this.#refused(this.#asked.takeById(told.event_id));
-    if (named !== undefined) told.event_id = named;
-    else if (typeof told.event_id !== "string") this.#doubt();
+    if (named !== undefined) {
+      told.event_id = named;
+      return;
+    }
+    for (const turn of this.#turns.values()) turn.mayGoOn();
+    if (typeof told.event_id !== "string") this.#doubt();
     // What has begun in its place answers the speech.
     else
       for (const { eventId } of this.#turns.values()) if (eventId === told.event_id) this.#context.answered();

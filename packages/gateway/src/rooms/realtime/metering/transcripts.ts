@@ -89,8 +89,8 @@ export class Transcripts {
       (id ? known.at(-1) : undefined) ??
       this.commit(0, 0);
     const { input_tokens, output_tokens, seconds } = isObject(event.usage) ? event.usage : {};
-    const heardSeconds = isPlausible(Math.ceil(Number(seconds))) ? Number(seconds) : 0;
-    const read = isPlausible(input_tokens) ? input_tokens : this.formats.tokensOf(heardSeconds, "input");
+    const told = this.formats.tokensOf(Number(seconds), "input");
+    const read = isPlausible(input_tokens) ? input_tokens : isPlausible(told) ? told : 0;
     this.#count(item, -1);
     item.itemId = id;
     const hasFailed = event.type === FAILED;

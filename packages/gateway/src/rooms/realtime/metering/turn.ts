@@ -98,7 +98,7 @@ export class Turn {
 
   cancelled(): void {
     this.isCancelled = true;
-    this.#writtenTokens = this.admission.writtenTokens();
+    this.#writtenTokens ??= this.admission.writtenTokens();
   }
 
   /** The upstream may have refused the cancelling. */
