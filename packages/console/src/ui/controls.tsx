@@ -84,6 +84,7 @@ interface TextFieldProps {
   label: string;
   value: string;
   onChange(value: string): void;
+  onFocus?(): void;
   hint?: ReactNode;
   /** The parameter that it fills: what the service says about that one is shown here. */
   field?: string;

@@ -29,7 +29,15 @@ export function Page() {
           void voice.start(model.trim());
         }}
       >
-        <TextField label="Model" value={model} onChange={setModel} required list="voice-models" />
+        <TextField
+          label="Model"
+          value={model}
+          onChange={setModel}
+          // The first model is not put under the hands of someone who has begun to write.
+          onFocus={() => setModel(model)}
+          required
+          list="voice-models"
+        />
         <datalist id="voice-models">
           {models.data?.map((id) => (
             <option key={id} value={id} />
