@@ -23,6 +23,8 @@ const words = (count: number) => "word ".repeat(count);
 class Bench {
   readonly clock = new ManualClock();
   readonly rows: Row[] = [];
+  /** What of the input was sound, row by row. */
+  readonly sounds: unknown[] = [];
   readonly sent: Event[] = [];
   openHolds = 0;
   /** Ends the wait of an admission. */
@@ -34,7 +36,7 @@ class Bench {
     model: "m",
     refId: null,
     rates,
-    known: ["conversation", "input", "instructions", "input_audio_transcription", "turn_detection"],
+    known: ["conversation", "input", "instructions", "input_audio_transcription", "turn_detection", "speed"],
     limits: { outputTokensMax: 100, contextTokens: null },
     ids: randomIds,
     clock: this.clock,
@@ -56,7 +58,10 @@ class Bench {
         sent() {},
         writtenTokens: () => this.writtenTokens(),
         givenUp() {},
-        settle: ({ promptTokens, completionTokens }) => end([promptTokens, completionTokens]),
+        settle: ({ promptTokens, completionTokens, audioInputTokens }) => {
+          this.sounds.push(audioInputTokens);
+          return end([promptTokens, completionTokens]);
+        },
         release: () => void end(),
       };
     },
@@ -944,4 +949,171 @@ describe("what is refused, cancelled, or never sent costs what the upstream did"
     await play(bench);
     expect(bench.left()).toEqual(rows);
   });
+});
+
+describe("what the next response reads", () => {
+  const item = (count: number) => ({
+    type: "conversation.item.create",
+    item: { type: "message", content: [{ type: "input_text", text: words(count) }] },
+  });
+  const next = async (bench: Bench) => {
+    await bench.ask();
+    await bench.created("next", "c");
+  };
+  const cases: Case[] = [
+    [
+      "what was sent after a response that an error without a name seemed to refuse",
+      async (bench) => {
+        await bench.ask();
+        await bench.tell("error", { error: { message: "odd" } });
+        await bench.commit(60, { item_id: "i" });
+        await bench.created("first", "c");
+        await bench.done("first", usage(5, 5));
+        await next(bench);
+      },
+      [
+        [5, 5],
+        [610, 0],
+      ],
+    ],
+    [
+      "the conversation, after a response with instructions of its own",
+      async (bench) => {
+        bench.meter.configure({ instructions: words(5_000) });
+        await bench.tell("session.updated", { session: { instructions: words(5_000) } });
+        await bench.client(item(4_000));
+        await bench.ask({ instructions: "x" });
+        await bench.created("first", "c");
+        await bench.done("first", usage(4_001, 5));
+        await bench.tell("session.updated", { session: { instructions: "" } });
+        await next(bench);
+      },
+      [
+        [4_001, 5],
+        [4_006, 0],
+      ],
+    ],
+    [
+      "the conversation, after longer instructions were sent while it was answered",
+      async (bench) => {
+        await bench.client(item(4_000));
+        await bench.ask();
+        await bench.created("first", "c");
+        await bench.client({ type: "session.update", session: { instructions: words(5_000) } });
+        await bench.done("first", usage(4_001, 5));
+        await bench.tell("session.updated", { session: { instructions: "" } });
+        await next(bench);
+      },
+      [
+        [4_001, 5],
+        [4_006, 0],
+      ],
+    ],
+    [
+      "early audio once, though its transcript came while it was answered",
+      async (bench) => {
+        bench.meter.configure(transcribing);
+        await bench.tell("session.updated");
+        await bench.append(60);
+        await bench.ask();
+        await bench.created("first", "c");
+        await bench.transcribed({ item_id: "i" }, "x", usage(600, 1));
+        await bench.done("first", usage(600, 10));
+        await next(bench);
+      },
+      [
+        [600, 1],
+        [600, 10],
+        [610, 0],
+      ],
+    ],
+    [
+      "no instructions that the upstream has refused",
+      async (bench) => {
+        await bench.tell("session.updated", { session: { instructions: "", tools: [] } });
+        await bench.client({ type: "session.update", session: { instructions: words(5_000) } });
+        await bench.refuses();
+        await next(bench);
+      },
+      [],
+    ],
+  ];
+  test.each(cases)("%s", async (_, play, rows) => {
+    const bench = new Bench();
+    await play(bench);
+    expect(bench.left()).toEqual(rows);
+  });
+
+  test("what was said before, as sound", async () => {
+    const bench = new Bench();
+    await bench.ask();
+    await bench.created("first", "c");
+    await bench.says("first", 60);
+    await bench.done("first", usage(20, 1_200));
+    await next(bench);
+    bench.left();
+    expect(bench.sounds).toEqual([0, 1_220]);
+  });
+});
+
+describe("an upstream", () => {
+  test("that commits audio by itself makes its transcript, whoever may have read it before", async () => {
+    const bench = new Bench();
+    bench.meter.configure(transcribing);
+    await bench.tell("session.updated", { session: { ...transcribing, turn_detection: null } });
+    await bench.append(60);
+    await bench.ask();
+    await bench.tell("input_audio_buffer.committed", { item_id: "i" });
+    await bench.created("r", "c");
+    await bench.transcribed({ item_id: "i" }, "");
+    await bench.done("r", usage(600, 10));
+    expect(bench.left()).toEqual([
+      [600, 0],
+      [600, 10],
+    ]);
+  });
+
+  test("that calls a server's tools after a response begins no other one", async () => {
+    const bench = new Bench();
+    bench.writtenTokens = () => 4_096;
+    await bench.ask();
+    await bench.created("first", "c");
+    await bench.done("first", usage(500, 50));
+    for (const state of ["in_progress", "completed", "failed"])
+      expect(await bench.tell(`response.mcp_call.${state}`, { item_id: "m", output_index: 0 })).toBe(true);
+    expect([bench.meter.isAnswering, bench.openHolds]).toEqual([false, 0]);
+    await bench.ask();
+    await bench.created("second", "c");
+    await bench.done("second", usage(600, 50));
+    expect(bench.left()).toEqual([
+      [500, 50],
+      [600, 50],
+    ]);
+  });
+
+  test("whose total cannot be true is not believed", async () => {
+    const bench = new Bench();
+    await bench.ask();
+    await bench.created("r", "c");
+    await bench.says("r", 1);
+    const output_tokens_details = { reasoning_tokens: 9e15 };
+    await bench.done("r", { ...usage(10, 5), total_tokens: 9e15 + 15, output_tokens_details });
+    expect(bench.left()).toEqual([[10, 5]]);
+  });
+});
+
+test("settings that are no numbers, whatever their members, hold nothing", async () => {
+  const bench = new Bench();
+  const odd = { toString: 1, valueOf: 1 };
+  const owns = [
+    { speed: odd },
+    { audio: { output: { speed: odd } } },
+    { output_audio_format: { type: "pcm16", rate: odd } },
+  ];
+  for (const own of owns) {
+    await bench.ask(own).catch(() => {});
+    await bench.client({ type: "session.update", session: own }).catch(() => {});
+  }
+  expect(bench.openHolds).toBe(bench.sent.filter(({ type }) => type === "response.create").length);
+  bench.left("upstream");
 });

@@ -13,6 +13,8 @@ type Direction = "input" | "output";
 export type SaidBy = "client" | "upstream";
 const DIRECTIONS = ["input", "output"] as const;
 
+/** Objects are none, whatever their members would make of them. */
+export const numberOf = (value: unknown): number => (typeof value === "object" ? Number.NaN : Number(value));
 const bytesOfBase64 = (text: string): number => Math.floor((text.length * 3) / 4);
 
 /** Turns audio into seconds, by the session's audio formats, and seconds into tokens. */
@@ -51,7 +53,7 @@ export class AudioFormats {
       this.answersSpeech =
         (isObject(detection) && detection.create_response !== false) ||
         (saidBy === "client" && this.answersSpeech);
-    const speed = Number(isObject(audio.output) ? (audio.output.speed ?? session.speed) : session.speed);
+    const speed = numberOf(isObject(audio.output) ? (audio.output.speed ?? session.speed) : session.speed);
     if (speed > 0)
       this.#speed = Math.min(SPEED_MAX, Math.max(1, speed, saidBy === "client" ? this.#speed : 1));
     for (const direction of DIRECTIONS) {
@@ -80,9 +82,8 @@ export class AudioFormats {
     if (isObject(format)) {
       const bytes = this.#bytesOf(format.type, direction);
       const isPcm = bytes === this.#usual[direction];
-      return isPcm && Number(format.rate) >= 1
-        ? Math.min(bytes, Number(format.rate) * PCM_SAMPLE_BYTES)
-        : bytes;
+      const hz = numberOf(format.rate);
+      return isPcm && hz >= 1 ? Math.min(bytes, hz * PCM_SAMPLE_BYTES) : bytes;
     }
     if (typeof format !== "string" || format === "") return undefined;
     const name = plainName(format);

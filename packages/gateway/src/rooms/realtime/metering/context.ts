@@ -1,10 +1,10 @@
 import type { MediaRates } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
-import { isObject } from "../../../kernel/json.ts";
+import { isObject, textOf } from "../../../kernel/json.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import { type AskedEvents, BEGINS_WITHIN_MS } from "./asked.ts";
-import { AudioFormats, type SaidBy } from "./audio.ts";
+import { AudioFormats, numberOf, type SaidBy } from "./audio.ts";
 import { limitIn } from "./limits.ts";
 import { type Committed, itemIdOf, TRANSCRIPTION, Transcripts } from "./transcripts.ts";
 
@@ -23,14 +23,14 @@ const SILENCE_END = "input_audio_buffer.timeout_triggered";
 /** Speech that was appended is detected by then. */
 const DETECTED_WITHIN_MS = 30_000;
 
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
-
 /** What a response reads. */
 export interface Read {
   promptTokens: number;
-  /** Of it, all but the settings, and what the client had not committed. */
+  /** Of it, all but the settings; and of that, what was not audio that nobody had committed. */
   conversationTokens: number;
-  uncommittedTokens: number;
+  committedTokens: number;
+  /** The session's settings, if it reads them. */
+  settingsTokens: number;
 }
 
 /** The input of the next response: settings and the conversation so far, estimated until usage is reported. */
@@ -122,7 +122,7 @@ export class SessionContext {
     for (const [name, content] of Object.entries(value)) {
       if (type === "input_image" && name === "image_url") continue;
       if (type === "input_audio" && name === "audio")
-        tokens += this.formats.tokensOf(this.formats.secondsOf(text(content), "input"), "input");
+        tokens += this.formats.tokensOf(this.formats.secondsOf(textOf(content), "input"), "input");
       else tokens += estimateTokens(name) + this.tokensIn(content, depth + 1);
     }
     return tokens;
@@ -134,7 +134,7 @@ export class SessionContext {
       this.#updates++;
       if (isObject(event.session)) this.#configure(event.session, "client");
     } else if (event.type === "input_audio_buffer.append") {
-      const seconds = this.formats.secondsOf(text(event.audio), "input");
+      const seconds = this.formats.secondsOf(textOf(event.audio), "input");
       this.#appendedSeconds += seconds;
       this.#bufferedSeconds += seconds;
       const ms = this.clock.elapsed();
@@ -177,12 +177,12 @@ export class SessionContext {
       this.#confirm(this.#told);
     } else if (event.type === "conversation.item.done" && isObject(event.item)) {
       // Of servers that the client named, and that the upstream asks: their tools, and what these answered.
-      if (text(event.item.type).startsWith("mcp_")) this.#conversationTokens += this.tokensIn(event.item);
+      if (textOf(event.item.type).startsWith("mcp_")) this.#conversationTokens += this.tokensIn(event.item);
     } else if (event.type === "input_audio_buffer.speech_started")
-      this.#speechStartMs = Number(event.audio_start_ms ?? Number.NaN);
+      this.#speechStartMs = numberOf(event.audio_start_ms);
     else if (event.type === SPEECH_END || event.type === SILENCE_END) {
-      if (event.type === SILENCE_END) this.#speechStartMs = Number(event.audio_start_ms ?? Number.NaN);
-      const committed = this.#speech(Number(event.audio_end_ms ?? Number.NaN), asked);
+      if (event.type === SILENCE_END) this.#speechStartMs = numberOf(event.audio_start_ms);
+      const committed = this.#speech(numberOf(event.audio_end_ms), asked);
       committed.itemId = itemIdOf(event);
       asked.add({ type: SPEECH_END, named: null, committed });
     } else if (event.type === "input_audio_buffer.committed") {
@@ -202,7 +202,10 @@ export class SessionContext {
     const saidBy = this.#updates > 0 ? "client" : "upstream";
     this.#adjust(rest, saidBy);
     // The vendor's default instructions are input of every response, too.
-    this.#configure({ ...(instructions ? { instructions } : {}), ...(tools ? { tools } : {}) }, saidBy);
+    this.#configure(
+      { ...(instructions !== undefined && { instructions }), ...(tools !== undefined && { tools }) },
+      saidBy,
+    );
   }
 
   /** Speech, or the client's own commit. */
@@ -238,7 +241,7 @@ export class SessionContext {
   }
 
   #commitAll(): Committed {
-    const committed = this.#commit(this.#waitingSeconds);
+    const committed = this.#commit(this.#waitingSeconds + (this.#takeEarly()?.seconds ?? 0));
     this.#bufferedSeconds = 0;
     this.#clearingSeconds = 0;
     return committed;
@@ -249,15 +252,15 @@ export class SessionContext {
   }
 
   #takeEarly(): Committed | undefined {
-    const early = this.#early;
-    this.#early = undefined;
-    this.#earlyTokens = 0;
+    const early = this.#takeRead();
+    this.#earlyTokens = Math.max(0, this.#earlyTokens - (early?.tokens ?? 0));
     return early;
   }
 
   #takeRead(): Committed | undefined {
-    this.#conversationTokens += this.#earlyTokens;
-    return this.#takeEarly();
+    const early = this.#early;
+    this.#early = undefined;
+    return early;
   }
 
   /** What the transcript of a commit would read now. */
@@ -309,7 +312,8 @@ export class SessionContext {
     return {
       promptTokens: this.#withinWindow(uncommittedTokens),
       conversationTokens: this.#conversationTokens + uncommittedTokens,
-      uncommittedTokens,
+      committedTokens: this.#conversationTokens,
+      settingsTokens: this.#settingsTokens,
     };
   }
 
@@ -324,10 +328,10 @@ export class SessionContext {
   ): void {
     if (reported) {
       this.#earlyTokens = 0;
-      const before = read.conversationTokens - read.uncommittedTokens;
-      const since = Math.max(0, this.#conversationTokens - before);
+      const since = Math.max(0, this.#conversationTokens - read.committedTokens);
       // The reported input includes the settings, which are counted separately.
-      this.#conversationTokens = Math.max(0, promptTokens + completionTokens - this.#settingsTokens) + since;
+      const settingsTokens = Math.min(read.settingsTokens, this.#settingsTokens);
+      this.#conversationTokens = Math.max(0, promptTokens + completionTokens - settingsTokens) + since;
     } else this.#conversationTokens += completionTokens;
   }
 }

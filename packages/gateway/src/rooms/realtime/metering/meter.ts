@@ -24,6 +24,8 @@ const SETTLED_MAX = 1_000;
 const NO_ID = "";
 /** Transcripts are settled whenever they reach about this many tokens. */
 const TRANSCRIBED_TOKENS_MAX = 10_000;
+/** The calls of a server of tools are in no response: they may come after it. */
+const RESPONSE = /^response\.(?!mcp_call\.)/;
 /** Events after which transcripts may take more. */
 const HEARD = /^(input_audio_buffer|conversation\.item\.input_audio_transcription)\./;
 
@@ -146,6 +148,7 @@ export class SessionMeter {
     const named = (Array.isArray(own.input) ? own.input : []).flatMap((item) => item?.id ?? []);
     const again = named.length - new Set(named).size;
     read.promptTokens += this.#context.tokensIn(own) + again * read.conversationTokens;
+    if (own.instructions !== undefined || own.tools !== undefined) read.settingsTokens = 0;
     return this.#respond({ read, own });
   }
 
@@ -193,10 +196,10 @@ export class SessionMeter {
 
   async #admit(bound: Bound, { isBegun, ...response }: NewTurn): Promise<Turn> {
     const requestId = this.options.ids.ordered();
+    const formats = this.#context.formats.with(response.own);
     const admission = await this.options.admit(requestId, bound);
     if (this.#isClosed) admission.release();
     this.#requireOpen();
-    const formats = this.#context.formats.with(response.own);
     const turn = new Turn(admission, { ...response, requestId, formats });
     if (isBegun) turn.sent();
     this.#open.add(turn);
@@ -209,7 +212,7 @@ export class SessionMeter {
     const type = String(event.type);
     if (type === "error") this.#refusedByUpstream(event);
     if (HEARD.test(type)) await this.#holdTranscripts();
-    if (!type.startsWith("response.")) return true;
+    if (!RESPONSE.test(type)) return true;
     const id = responseIdOf(event);
     const isCreated = type === "response.created";
     const known = id === null ? this.#turns.values().next().value : this.#turns.get(id);
@@ -258,7 +261,8 @@ export class SessionMeter {
     turn.id = id;
     // It may be a later one, which has read more.
     const now = asked?.isDoubted && !turn.hasOwnInput ? this.#context.read({ byClient: true }) : turn.read;
-    if (now.promptTokens > turn.read.promptTokens) Object.assign(turn.read, now);
+    const { committedTokens } = turn.read;
+    if (now.promptTokens > turn.read.promptTokens) Object.assign(turn.read, now, { committedTokens });
     this.#turns.set(id ?? NO_ID, turn);
     return turn;
   }
@@ -314,6 +318,7 @@ export class SessionMeter {
     this.#turns.delete(id ?? NO_ID);
     this.#remember(id, { ...usage, endedBy });
     this.#end(turn, usage);
+    this.#context.formats.isUsed ||= (usage.audioOutputTokens ?? 0) > 0;
     if (!isApart) this.#context.said(read, { ...usage, reported: !usage.estimated && !hasOwnInput });
   }
 
@@ -345,7 +350,7 @@ export class SessionMeter {
     const { promptTokens: dueTokens, completionTokens } = transcripts.due;
     const promptTokens = dueTokens + bufferedTokens;
     if (promptTokens + completionTokens === 0) return;
-    const read = { promptTokens, conversationTokens: 0, uncommittedTokens: 0 };
+    const read = { promptTokens, conversationTokens: 0, committedTokens: 0, settingsTokens: 0 };
     const bound = { promptTokens, outputTokensMax: 1, outputTokensMin: 1 };
     this.#transcribed ??= await this.#admit(bound, { read, own: {} });
     const turn = this.#transcribed;
@@ -372,7 +377,7 @@ export class SessionMeter {
     if (leftBy === "upstream") for (const event of asked) this.#context.refused(event);
     this.#settleTranscribed();
     for (const turn of this.#open) {
-      const isFree = !turn.isOwed || (leftBy === "upstream" && turn.deliveredTokens === 0);
+      const isFree = !turn.isOwed || (leftBy === "upstream" && turn.heardTokens === 0);
       this.#end(turn, isFree ? null : turn.brokenOff());
     }
     if (leftBy === "us" && this.#context.isAnswerDue) this.#oweRead(this.#context.read({ byClient: false }));

@@ -2,7 +2,7 @@ import { isObject } from "../../../kernel/json.ts";
 import { isPlausible } from "../../../kernel/usage-parts.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
-import type { AudioFormats } from "./audio.ts";
+import { type AudioFormats, numberOf } from "./audio.ts";
 import { Heard } from "./heard.ts";
 
 export const TRANSCRIPTION = /^conversation\.item\.input_audio_transcription\./;
@@ -89,7 +89,7 @@ export class Transcripts {
       (id ? known.at(-1) : undefined) ??
       this.commit(0, 0);
     const { input_tokens, output_tokens, seconds } = isObject(event.usage) ? event.usage : {};
-    const told = this.formats.tokensOf(Number(seconds), "input");
+    const told = this.formats.tokensOf(numberOf(seconds), "input");
     const read = isPlausible(input_tokens) ? input_tokens : isPlausible(told) ? told : 0;
     this.#count(item, -1);
     item.itemId = id;

@@ -24,7 +24,8 @@ function figuresIn({ response }: ServerEvent) {
   const usage = isObject(response) && isObject(response.usage) ? response.usage : null;
   const prompt = believed(usage?.input_tokens);
   const completion = believed(usage?.output_tokens);
-  return { usage, prompt, completion, reported: prompt !== null && completion !== null };
+  const reported = prompt !== null && completion !== null && isPlausible(usage?.total_tokens ?? 0);
+  return { usage, prompt, completion, reported };
 }
 
 /** What was charged for a response, and how it ended. */
@@ -49,7 +50,6 @@ export class Turn {
   #heard: Heard;
   #heldTokens: number;
   #heldPromptTokens: number;
-  #deliveredTokens = 0;
   isCancelled = false;
   /** What the model can have written when it was told to stop, or was heard after that; null: it goes on. */
   #writtenTokens: number | null = null;
@@ -87,8 +87,8 @@ export class Turn {
     this.#heldPromptTokens = read.promptTokens;
   }
 
-  get deliveredTokens(): number {
-    return this.#deliveredTokens;
+  get heardTokens(): number {
+    return this.#heard.tokens;
   }
 
   sent(): void {
@@ -116,13 +116,12 @@ export class Turn {
   /** Grows the hold for so much output, and for what was read since; false when it cannot be paid. */
   async cover(completionTokens: number): Promise<boolean> {
     const readsMore = this.read.promptTokens > this.#heldPromptTokens;
-    const isHeld =
+    return (
       (!readsMore && completionTokens <= this.#heldTokens * GROW_AT) ||
       (await this.#grow(completionTokens + GROW_TOKENS)) ||
       (!readsMore && completionTokens <= this.#heldTokens) ||
-      (await this.#grow(completionTokens));
-    if (isHeld) this.#deliveredTokens = completionTokens;
-    return isHeld;
+      (await this.#grow(completionTokens))
+    );
   }
 
   async #grow(completionTokens: number): Promise<boolean> {
@@ -161,7 +160,7 @@ export class Turn {
   brokenOff(): TurnUsage {
     const { promptTokens } = this.read;
     const completionTokens = Math.max(
-      this.#deliveredTokens,
+      this.heardTokens,
       this.#writtenTokens ?? this.admission.writtenTokens(),
     );
     return { ...this.#asSound({ promptTokens, completionTokens }), estimated: true };
