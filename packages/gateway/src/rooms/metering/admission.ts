@@ -77,6 +77,9 @@ function wholeOf(demand: Demand): number {
   return allowed < tokensMax ? Math.max(demand.tokensFloor, Math.min(tokensLowered, allowed)) : tokensMax;
 }
 
+/** The least that is worth holding. */
+const leastOf = (demand: Demand): number => Math.min(demand.tokensMin, wholeOf(demand));
+
 type Who = Pick<Demand, "payer" | "tier">;
 
 /** Decides whether a request can be paid, and from what. */
@@ -140,7 +143,7 @@ export class AdmissionCheck {
     const { clock, settled } = this.options;
     const { demand, points, quota, owedElsewhere } = facts;
     const held = () =>
-      [points, quota].find((source) => source && fits(askingOf(source, demand, demand.tokensMin)));
+      [points, quota].find((source) => source && fits(askingOf(source, demand, leastOf(demand))));
     if (held()) {
       await settled();
       const cover = await this.#cover(facts);
@@ -252,20 +255,20 @@ export class AdmissionCheck {
 
   async #refuseByBudget({ demand, share }: Facts): Promise<void> {
     for (const kind of share ? KEY_BUDGETS : []) {
-      const isFull = () => this.#isFull(share!, kind, demand, demand.tokensMin);
-      const isHeld = () => fits(askingOfKey(share!, kind, demand, demand.tokensMin)!);
+      const isFull = () => this.#isFull(share!, kind, demand, leastOf(demand));
+      const isHeld = () => fits(askingOfKey(share!, kind, demand, leastOf(demand))!);
       if (!(await isFull())) continue;
       if (isHeld()) await this.options.settled();
       if (await isFull()) this.#refuseByKey(kind, demand, isHeld());
     }
   }
 
-  #refuseByKey(kind: KeyLimitKind, { payer, fixed, tokensMin }: Demand, isHeld = false): never {
+  #refuseByKey(kind: KeyLimitKind, { payer, fixed, tokensFloor }: Demand, isHeld = false): never {
     const { clock, tokenPaceSeconds } = this.options;
     return refuseByKey(kind, {
       limits: payer.keyLimits!,
       isHeld,
-      tokens: fixed.tokens + tokensMin,
+      tokens: fixed.tokens + tokensFloor,
       nowMs: clock.now(),
       paceSeconds: tokenPaceSeconds(payer.keyId!),
     });

@@ -99,9 +99,10 @@ export function refuseByKey(
     fail(isMonthly ? "quota_exceeded" : "payment_required", words, { retryAfterSeconds, rest });
   }
   const most = limits.tokensPerMinute ?? 0;
-  const words =
-    tokens > most
-      ? `This request counts ${Math.ceil(tokens)} tokens or more, and this key may use ${most} a minute; send less, or have the key's owner raise its limit (keys.update)`
-      : `This key may use ${most} tokens a minute, and requests under way count as much as they may take; wait, set max_tokens, or have the key's owner raise its limit (keys.update)`;
-  fail("rate_limited", words, { retryAfterSeconds: paceSeconds, rest: { limit: "tokens_per_minute" } });
+  const isNever = tokens > most;
+  const words = isNever
+    ? `This request counts ${Math.ceil(tokens)} tokens or more, and this key may use ${most} a minute; send less, or have the key's owner raise its limit (keys.update)`
+    : `This key may use ${most} tokens a minute, and requests under way count as much as they may take; wait, set max_tokens, or have the key's owner raise its limit (keys.update)`;
+  const retryAfterSeconds = isNever ? undefined : paceSeconds;
+  fail("rate_limited", words, { retryAfterSeconds, rest: { limit: "tokens_per_minute" } });
 }

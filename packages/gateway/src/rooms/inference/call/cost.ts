@@ -12,8 +12,6 @@ const OUTPUT_TOKENS_UNKNOWN = 8_192;
 const CONTEXT_TOKENS_UNKNOWN = 128_000;
 /** We never limit an answer to less than this, unless the client asks for less. */
 const OUTPUT_TOKENS_LOWERED_MIN = 256;
-/** OpenAI's Responses refuse a lower limit, so more than was held would be asked for. */
-const OUTPUT_TOKENS_SET_MIN = 16;
 
 /** Allowance for the JSON around a list of token numbers, which is not charged. */
 const FRAME_TOKENS = 50;
@@ -90,7 +88,7 @@ export class ChatBound implements TokenBound {
     this.outputTokensMax = perChoice * choices + predictionTokens;
     this.outputTokensFloor = Math.max(1, limitMin) * choices + predictionTokens;
     // When we set a limit, it is in a field that the server knows, so the client's own limit holds.
-    const lowered = Math.min(perChoice, Math.max(largest || perChoice, OUTPUT_TOKENS_SET_MIN));
+    const lowered = Math.min(perChoice, Math.max(largest || perChoice, limitMin));
     this.outputTokensLowered = lowered * choices + predictionTokens;
     this.outputTokensMin = Math.min(lowered, OUTPUT_TOKENS_LOWERED_MIN) * choices + predictionTokens;
   }

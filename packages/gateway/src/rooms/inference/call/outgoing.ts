@@ -31,7 +31,9 @@ export class Outgoing {
   /** The limit on each choice when the payer cannot cover more. */
   loweredTo: number | null = null;
   /** The backend's dialect in which the request passes verbatim; null: it is sent as a chat. */
-  readonly spoken: NativeDialect | null;
+  get spoken(): NativeDialect | null {
+    return this.#dialectOn(this.route);
+  }
   readonly #payload: Payload;
   #composed: { route: Route; body: ComposedBody } | null = null;
 
@@ -43,7 +45,6 @@ export class Outgoing {
     { limits, price }: { limits: ModelLimits; price: UnitPrice | null },
   ) {
     const { native, set, work } = options;
-    this.spoken = this.#dialectOn(route);
     const isTranslated = native !== undefined && this.spoken === null;
     const payload = isTranslated ? native.chat() : options.payload;
     const spend = isTranslated ? payload.spendFields() : options.spend;
@@ -96,7 +97,10 @@ export class Outgoing {
     const spoken = this.#dialectOn(route);
     if (spoken) return spoken.limitMin ?? 0;
     const { backend, model } = route;
-    return this.options.limitFields ? 0 : (backend.limitMin?.(model, this.#payload) ?? 0);
+    const { isMade } = this.#payload;
+    const names = ["tools", "reasoning_effort"];
+    const object = () => Object.fromEntries(names.map((name) => [name, this.#payload.sent(name)]));
+    return this.options.limitFields ? 0 : (backend.limitMin?.(model, { isMade, object }) ?? 0);
   }
 
   /** The fields that limit the answer on this backend. */
@@ -136,13 +140,13 @@ export class Outgoing {
     const own = new Map([...set, ...mended]);
     // Some dialects have the model in the path.
     if (written !== route.model && payload.has("model")) own.set("model", JSON.stringify(route.model));
-    if (loweredTo === null) return own;
-    const isNative = this.spoken && native;
+    if (loweredTo === null || !(this.bound instanceof ChatBound)) return own;
+    const lowered = this.bound.lowered(loweredTo, this.#honoured);
     // Do not add fields to a vendor's own API; lower only those that the client used, in case the vendor obeys them.
-    const lowered = this.bound instanceof ChatBound ? this.bound.lowered(loweredTo, this.#honoured) : [];
-    for (const [name, json] of lowered) if (!isNative || payload.has(name)) own.set(name, json);
-    if (isNative) for (const [name, json] of native.limited(loweredTo)) own.set(name, json);
-    return own;
+    for (const [name, json] of lowered) if (!this.spoken || payload.has(name)) own.set(name, json);
+    if (!this.spoken || !native) return own;
+    const limited = native.limited(Number(lowered.get(this.spoken.limitField)));
+    return new Map([...own, ...limited]);
   }
 
   lower(outputTokens: number): void {

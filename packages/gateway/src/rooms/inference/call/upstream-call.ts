@@ -159,9 +159,13 @@ export class UpstreamCall {
   }
 
   static async #admit(parts: CallParts, asked: UpstreamCallOptions): Promise<UpstreamCall> {
-    const { model, route, plan, session, turn } = await chosen(parts, asked);
+    const on = await chosen(parts, asked);
+    return orAbandoned(on.route, UpstreamCall.#admitOn(on, parts, asked));
+  }
+
+  static async #admitOn(on: Chosen, parts: CallParts, asked: UpstreamCallOptions): Promise<UpstreamCall> {
+    const { plan, session, turn } = on;
     const { prepare } = asked;
-    const on = { model, route };
     const options = prepare ? { ...asked, set: await whileHeld(parts, asked, on, prepare) } : asked;
     // Assembling the history took a while.
     if (prepare) await nextTurn();
@@ -237,7 +241,7 @@ export class UpstreamCall {
       const next = this.plan ? mayFallBack(error) && this.plan.next() : await this.#another(error);
       if (!next) return error;
       if (this.#failureUsage !== null) this.#noteGivenUp();
-      await this.#moveTo(next);
+      await orAbandoned(next, this.#moveTo(next));
       return null;
     } catch (refusal) {
       return refusal;
@@ -379,6 +383,17 @@ async function chosen({ routing }: CallParts, asked: UpstreamCallOptions, { isFo
   const route = await (plan?.first() ?? routing.router.acquire({ ...request, model }));
   return { model, route, plan, session, turn };
 }
+type Chosen = Awaited<ReturnType<typeof chosen>>;
+
+/** Gives the place at the backend back if the request does not come to be sent there. */
+async function orAbandoned<T>(route: Route, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    route.abandoned();
+    throw error;
+  }
+}
 
 /** The request as sent to this backend, with its bound at the price of the backend's model. */
 function outgoingOn(
@@ -398,16 +413,11 @@ async function holdFor(
   outgoing: Outgoing,
 ): Promise<Admission> {
   const { route, demanded: bound } = outgoing;
-  try {
-    requireOn?.(route);
-    const { model, isOwn } = route;
-    const admission = await metering.admit({ requestId, payer, model, isOwn, bound, refId, record });
-    if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
-    return admission;
-  } catch (error) {
-    route.abandoned();
-    throw error;
-  }
+  requireOn?.(route);
+  const { model, isOwn } = route;
+  const admission = await metering.admit({ requestId, payer, model, isOwn, bound, refId, record });
+  if (admission.lowered) outgoing.lower(admission.outputTokensHeld);
+  return admission;
 }
 
 /** Holds the cost of what was sent while `work` adds what is stored. */
@@ -420,9 +430,6 @@ async function whileHeld<T>(
   const admission = await holdFor(parts, options, outgoingOn(parts, options, on));
   try {
     return await work();
-  } catch (error) {
-    on.route.abandoned();
-    throw error;
   } finally {
     admission.release();
   }

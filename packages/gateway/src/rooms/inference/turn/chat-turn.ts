@@ -228,8 +228,8 @@ export class ChatTurn {
     if (!isObject(parsed))
       throw new BackendError("transport", "the upstream answered with something that is not a JSON object");
     const reader = spoken.reader();
-    this.#toolCalls.push(...vendorCallsIn(parsed));
     const written = reader.whole(parsed);
+    this.#toolCalls.push(...vendorCallsIn(parsed));
     return this.#settledWhole(body, readUsage(reader.usage), {
       tokens: () => tokensOf([written]),
       answer: () => parsed,
@@ -301,6 +301,7 @@ export class ChatTurn {
     const { call } = this;
     // What an earlier attempt reported is not owed for this one.
     this.#meter = null;
+    this.#toolCalls.length = 0;
     const answer = await call.send();
     const { spoken } = this;
     this.#noteHeaders(answer, spoken);

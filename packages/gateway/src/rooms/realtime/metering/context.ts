@@ -1,6 +1,7 @@
 import type { MediaRates } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { isObject, textOf } from "../../../kernel/json.ts";
+import type { UsageParts } from "../../../kernel/usage-parts.ts";
 import { estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import { type AskedEvents, BEGINS_WITHIN_MS } from "./asked.ts";
@@ -318,15 +319,8 @@ export class SessionContext {
   }
 
   /** Updates the conversation after a response: its reported input and output, or else its output added. */
-  said(
-    read: Read,
-    {
-      promptTokens,
-      completionTokens,
-      reported,
-    }: { promptTokens: number; completionTokens: number; reported: boolean },
-  ): void {
-    if (reported) {
+  said(read: Read, { promptTokens, completionTokens }: UsageParts, isReported: boolean): void {
+    if (isReported) {
       this.#earlyTokens = 0;
       const since = Math.max(0, this.#conversationTokens - read.committedTokens);
       // The reported input includes the settings, which are counted separately.

@@ -304,11 +304,10 @@ export class SessionMeter {
     { estimated, isAbsurd, promptTokens }: TurnUsage & { isAbsurd: boolean },
   ): void {
     const { limits, suspect } = this.options;
-    const { contextTokens } = limits;
     if (isAbsurd) suspect("impossible usage figures; the gateway's own count was charged instead", requestId);
-    else if (!estimated && contextTokens !== null && promptTokens > contextTokens)
+    else if (!estimated && promptTokens > (limits.contextTokens ?? Number.POSITIVE_INFINITY))
       suspect(
-        `${promptTokens} input tokens, more than the model's context window of ${contextTokens}`,
+        `${promptTokens} input tokens, more than the model's context window of ${limits.contextTokens}`,
         requestId,
       );
   }
@@ -319,7 +318,7 @@ export class SessionMeter {
     this.#remember(id, { ...usage, endedBy });
     this.#end(turn, usage);
     this.#context.formats.isUsed ||= (usage.audioOutputTokens ?? 0) > 0;
-    if (!isApart) this.#context.said(read, { ...usage, reported: !usage.estimated && !hasOwnInput });
+    if (!isApart) this.#context.said(read, usage, !usage.estimated && !hasOwnInput);
   }
 
   #remember(id: string | null, closed: ClosedTurn): void {

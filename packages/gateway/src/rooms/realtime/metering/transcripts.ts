@@ -57,12 +57,8 @@ export class Transcripts {
   }
 
   commit(seconds: number, tokens: number, isTranscribed = this.formats.isTranscribed): Committed {
-    const item = new Committed(
-      seconds,
-      tokens,
-      this.estimateOf(tokens, isTranscribed),
-      new Heard(this.formats),
-    );
+    const transcriptTokens = this.estimateOf(tokens, isTranscribed);
+    const item = new Committed(seconds, tokens, transcriptTokens, new Heard(this.formats));
     this.#count(item, 1);
     this.#items.push(item);
     if (this.#items.length > ITEMS_MAX) this.#items.shift();
