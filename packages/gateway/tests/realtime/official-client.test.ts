@@ -101,6 +101,16 @@ describe("the openai client", () => {
     socket.close();
   });
 
+  test("is answered by a key whose pace is small, since what it takes grows with the answer", async () => {
+    const who = await person();
+    const { key } = await bench.rpc("keys.create", { name: "slow", tokens_per_minute: 100 }, who.token);
+    const { socket, heard } = connect({ ...who, key });
+    await heard("session.created");
+    socket.send({ type: "response.create" });
+    await heard("response.done");
+    socket.close();
+  });
+
   test("gets what was said before the last points ran out, and why it ends", async () => {
     const who = await person(1);
     const { socket, errors, closes, heard } = connect(who);

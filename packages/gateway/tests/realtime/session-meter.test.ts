@@ -36,7 +36,15 @@ class Bench {
     model: "m",
     refId: null,
     rates,
-    known: ["conversation", "input", "instructions", "input_audio_transcription", "turn_detection", "speed"],
+    known: [
+      "conversation",
+      "input",
+      "instructions",
+      "input_audio_transcription",
+      "turn_detection",
+      "speed",
+      "tools",
+    ],
     limits: { outputTokensMax: 100, contextTokens: null },
     ids: randomIds,
     clock: this.clock,
@@ -1008,6 +1016,55 @@ describe("what the next response reads", () => {
         [4_001, 5],
         [4_006, 0],
       ],
+    ],
+    [
+      "the same, where an error without a name seemed to refuse it and more was sent",
+      async (bench) => {
+        bench.meter.configure({ instructions: words(5_000) });
+        await bench.tell("session.updated", { session: { instructions: words(5_000) } });
+        await bench.client(item(4_000));
+        await bench.ask({ instructions: "x" });
+        await bench.tell("error", { error: { message: "odd" } });
+        await bench.commit(10, { item_id: "i" });
+        await bench.created("first", "c");
+        await bench.done("first", usage(4_101, 5));
+        await bench.tell("session.updated", { session: { instructions: "" } });
+        await next(bench);
+      },
+      [
+        [4_101, 5],
+        [4_206, 0],
+      ],
+    ],
+    [
+      "the session's tools once, beside instructions of its own",
+      async (bench) => {
+        const tools = [{ type: "function", name: "f", description: words(5_000) }];
+        bench.meter.configure({ tools });
+        await bench.tell("session.updated", { session: { tools, instructions: "" } });
+        for (const id of ["first", "second"]) {
+          await bench.ask({ instructions: "x" });
+          await bench.created(id, "c");
+          await bench.done(id, usage(5_300, 5));
+        }
+        await bench.tell("session.updated", { session: { tools: [], instructions: "" } });
+        await next(bench);
+      },
+      [
+        [97, 0],
+        [5_300, 5],
+        [5_300, 5],
+      ],
+    ],
+    [
+      "its own instructions, also when more was sent after an error without a name",
+      async (bench) => {
+        await bench.ask({ instructions: words(5_000) });
+        await bench.tell("error", { error: { message: "odd" } });
+        await bench.commit(1_000, { item_id: "i" });
+        await bench.created("next", "c");
+      },
+      [[15_203, 0]],
     ],
     [
       "early audio once, though its transcript came while it was answered",

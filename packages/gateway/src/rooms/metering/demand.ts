@@ -68,7 +68,7 @@ export function demandOf(billing: Billing, options: AdmitOptions): Demand {
     tokensMax,
     tokensLowered: capped(bound.outputTokensLowered ?? tokensMax, tokensMax),
     tokensMin: capped(bound.outputTokensMin, tokensMax),
-    tokensFloor: capped(bound.outputTokensFloor ?? bound.outputTokensMin, tokensMax),
+    tokensFloor: capped(bound.outputTokensFloor ?? 0, tokensMax),
     get fixed() {
       return held().fixed;
     },

@@ -174,13 +174,14 @@ export class WorkBound implements TokenBound {
   readonly outputTokensMax: number;
   /** Equal to the maximum: such work cannot be shortened. */
   readonly outputTokensMin: number;
+  readonly outputTokensFloor: number;
 
   constructor(
     readonly options: { asked: AskedWork; price: UnitPrice | null; body: Pick<Outgoing, "bytes"> },
   ) {
     const { asked, price } = options;
     this.mostUsd = price && price.usd(asked.look) * (asked.counts[price.unit] ?? 1);
-    this.outputTokensMax = this.outputTokensMin = asked.outputTokens;
+    this.outputTokensMax = this.outputTokensMin = this.outputTokensFloor = asked.outputTokens;
   }
 
   get promptTokens(): number {

@@ -74,19 +74,12 @@ export class SessionContext {
     this.transcripts = new Transcripts(this.formats);
   }
 
-  get promptTokens(): number {
-    return this.#withinWindow(0);
-  }
-
-  #withinWindow(moreTokens: number): number {
-    const tokens = this.#settingsTokens + this.#conversationTokens + moreTokens;
-    return Math.min(tokens, this.contextTokens ?? CONTEXT_TOKENS_UNKNOWN);
-  }
-
-  get #settingsTokens(): number {
-    let sum = 0;
-    for (const tokens of this.#settings.values()) sum += tokens;
-    return sum;
+  /** But those that a response has of its own. */
+  settingsTokens(own: object = {}): number {
+    return [...this.#settings].reduce(
+      (sum, [name, tokens]) => (Object.hasOwn(own, name) ? sum : sum + tokens),
+      0,
+    );
   }
 
   /** What makes an answer shorter or cheaper counts only once the upstream confirms it. */
@@ -112,10 +105,7 @@ export class SessionContext {
     if (typeof value === "string") return estimateTokens(value);
     if (typeof value !== "object" || value === null) return 0;
     if (Array.isArray(value) && depth <= DEPTH_MAX)
-      return value.reduce<number>(
-        (sum, each) => (typeof each === "number" ? sum : sum + this.tokensIn(each, depth + 1)),
-        0,
-      );
+      return value.reduce<number>((sum, each) => sum + this.tokensIn(each, depth + 1), 0);
     // Media parts are never this deep.
     if (depth > DEPTH_MAX) return estimateTokens(JSON.stringify(value));
     const { type } = value as { type?: unknown };
@@ -309,12 +299,15 @@ export class SessionContext {
     }
     const mayRead = byClient || !this.#tellsCommits;
     const unheardTokens = mayRead ? this.formats.tokensOf(this.#unheardSeconds, "input") : 0;
-    const uncommittedTokens = unheardTokens + this.#earlyTokens;
+    const committedTokens = this.#conversationTokens;
+    const conversationTokens = committedTokens + unheardTokens + this.#earlyTokens;
+    const settingsTokens = this.settingsTokens();
+    const windowTokens = this.contextTokens ?? CONTEXT_TOKENS_UNKNOWN;
     return {
-      promptTokens: this.#withinWindow(uncommittedTokens),
-      conversationTokens: this.#conversationTokens + uncommittedTokens,
-      committedTokens: this.#conversationTokens,
-      settingsTokens: this.#settingsTokens,
+      promptTokens: Math.min(settingsTokens + conversationTokens, windowTokens),
+      conversationTokens,
+      committedTokens,
+      settingsTokens,
     };
   }
 
@@ -324,7 +317,7 @@ export class SessionContext {
       this.#earlyTokens = 0;
       const since = Math.max(0, this.#conversationTokens - read.committedTokens);
       // The reported input includes the settings, which are counted separately.
-      const settingsTokens = Math.min(read.settingsTokens, this.#settingsTokens);
+      const settingsTokens = Math.min(read.settingsTokens, this.settingsTokens());
       this.#conversationTokens = Math.max(0, promptTokens + completionTokens - settingsTokens) + since;
     } else this.#conversationTokens += completionTokens;
   }

@@ -90,7 +90,7 @@ export class SessionMeter {
 
   /** The bound of the first response, checked before the session is opened. */
   get firstBound(): Bound {
-    return this.#bound(this.#context.promptTokens, {});
+    return this.#bound(this.#readBy({}).promptTokens, {});
   }
 
   get isAnswering(): boolean {
@@ -144,12 +144,17 @@ export class SessionMeter {
     if (this.#turns.size + this.#asked.responseCount >= RESPONSES_MAX)
       fail("app_error", `The session has ${RESPONSES_MAX} responses in progress; wait until some have ended`);
     const own = isObject(event.response) ? event.response : {};
+    return this.#respond({ read: this.#readBy(own), own });
+  }
+
+  /** What a response that the client asks for reads now. */
+  #readBy(own: Record<string, unknown>): Turn["read"] {
     const read = this.#context.read({ byClient: true });
     const named = (Array.isArray(own.input) ? own.input : []).flatMap((item) => item?.id ?? []);
     const again = named.length - new Set(named).size;
     read.promptTokens += this.#context.tokensIn(own) + again * read.conversationTokens;
-    if (own.instructions !== undefined || own.tools !== undefined) read.settingsTokens = 0;
-    return this.#respond({ read, own });
+    read.settingsTokens = this.#context.settingsTokens(own);
+    return read;
   }
 
   /** An event could not be sent, or the upstream has refused it. Returns the id that the client gave it. */
@@ -260,7 +265,7 @@ export class SessionMeter {
     const turn = asked && !asked.isGivenUp ? asked.turn! : await this.#begun(id, asked?.turn);
     turn.id = id;
     // It may be a later one, which has read more.
-    const now = asked?.isDoubted && !turn.hasOwnInput ? this.#context.read({ byClient: true }) : turn.read;
+    const now = asked?.isDoubted && !turn.hasOwnInput ? this.#readBy(turn.own) : turn.read;
     const { committedTokens } = turn.read;
     if (now.promptTokens > turn.read.promptTokens) Object.assign(turn.read, now, { committedTokens });
     this.#turns.set(id ?? NO_ID, turn);
