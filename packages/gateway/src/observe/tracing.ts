@@ -1,6 +1,6 @@
 import type { Clock } from "../kernel/clock.ts";
 import type { Log } from "../kernel/log.ts";
-import { OTEL } from "./genai-attributes.ts";
+import { SPAN } from "./genai-attributes.ts";
 
 type AttributeValue = string | number | boolean | readonly string[];
 type SpanKind = "internal" | "server" | "client";
@@ -113,7 +113,7 @@ export class OtlpTracer implements Tracer {
           startMs,
           endMs: startMs + (performance.now() - startedAt),
           attributes: { ...attributes, ...more },
-          failed: more?.[OTEL.errorType] !== undefined,
+          failed: more?.[SPAN.errorType] !== undefined,
         });
       },
     };

@@ -3,7 +3,7 @@ import { ManualClock } from "@model-gateway/testing/clock.ts";
 import { until } from "@model-gateway/testing/until.ts";
 import { readConfig } from "../../src/config.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { GEN_AI, OTEL } from "../../src/observe/genai-attributes.ts";
+import { SPAN } from "../../src/observe/genai-attributes.ts";
 import { noTracer, OtlpTracer, parseTraceparent, type Tracer } from "../../src/observe/tracing.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests look into exports freely
@@ -78,15 +78,15 @@ test("a span reaches the collector with its parent, times and GenAI attributes",
     parent: request.context,
     kind: "client",
     attributes: {
-      [GEN_AI.operation]: "chat",
-      [GEN_AI.requestModel]: "m",
+      [SPAN.operation]: "chat",
+      [SPAN.requestModel]: "m",
       "gen_ai.request.stream": true,
       "gen_ai.request.temperature": 0.5,
       "gen_ai.conversation.id": undefined,
     },
   });
-  call.end({ [GEN_AI.inputTokens]: 21, "gen_ai.response.finish_reasons": ["stop"] });
-  call.end({ [OTEL.errorType]: "ignored" });
+  call.end({ [SPAN.inputTokens]: 21, "gen_ai.response.finish_reasons": ["stop"] });
+  call.end({ [SPAN.errorType]: "ignored" });
   request.end();
   expect(collector.exports).toHaveLength(0);
   clock.advance(5_000);
@@ -126,7 +126,7 @@ test("a span reaches the collector with its parent, times and GenAI attributes",
 
 test("an error type marks the span as failed", async () => {
   const { collector, tracer } = collectorAndTracer();
-  tracer.span("chat m").end({ [OTEL.errorType]: "bad_gateway" });
+  tracer.span("chat m").end({ [SPAN.errorType]: "bad_gateway" });
   await tracer.close();
   expect(spansOf(collector)[0].status).toEqual({ code: 2 });
   expect(spansOf(collector)[0].parentSpanId).toBeUndefined();

@@ -1084,6 +1084,47 @@ describe("what the next response reads", () => {
         [610, 0],
       ],
     ],
+    ...(["left before it begins", "which ends when it begins", "whose end is told before"] as const).map(
+      (when): Case => [
+        `what the response before it has said, ${when}`,
+        async (bench) => {
+          await bench.commit(10, { item_id: "i" });
+          await bench.ask();
+          await bench.created("first", "c");
+          await bench.says("first", 1);
+          await bench.cancel();
+          await bench.commit(10, { item_id: "j" });
+          await bench.ask();
+          if (when === "whose end is told before") await bench.done("first", usage(100, 20));
+          if (when !== "left before it begins") await bench.created("next", "c");
+        },
+        [
+          [100, 20],
+          [220, 0],
+        ],
+      ],
+    ),
+    [
+      "what is said while it is admitted",
+      async (bench) => {
+        await bench.ask();
+        await bench.created("first", "c");
+        const { promise, resolve } = Promise.withResolvers<void>();
+        bench.admitted = promise;
+        const asked = bench.ask();
+        await bench.done("first", usage(0, 20));
+        resolve();
+        await asked;
+        await bench.created("next", "c");
+        await bench.done("next", usage(20, 20));
+        await next(bench);
+      },
+      [
+        [0, 20],
+        [20, 20],
+        [40, 0],
+      ],
+    ],
     [
       "no instructions that the upstream has refused",
       async (bench) => {

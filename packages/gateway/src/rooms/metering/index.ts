@@ -1,9 +1,4 @@
-export {
-  COUNTED_MAX,
-  estimatePromptTokens,
-  estimateTokens,
-  TokenCounter,
-} from "./estimate.ts";
+export { COUNTED_MAX, estimatePromptTokens, estimateTokens, TokenCounter } from "./estimate.ts";
 export { FETCHED_TOKENS, IMAGE_TOKENS, mediaTokens } from "./media.ts";
 export { type MeteringOptions, MeteringService } from "./service.ts";
 export {

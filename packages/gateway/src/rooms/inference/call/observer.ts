@@ -2,7 +2,7 @@ import type { PostedCapability } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { ServiceError } from "../../../kernel/errors.ts";
 import { CLIENT_LEFT, type Outcome, outcomeOf } from "../../../kernel/request-record.ts";
-import { GATEWAY, GEN_AI, OTEL } from "../../../observe/genai-attributes.ts";
+import { SPAN } from "../../../observe/genai-attributes.ts";
 import type { Counter, Histogram, Metrics } from "../../../observe/metrics.ts";
 import { parseTraceparent, type Span, type Tracer } from "../../../observe/tracing.ts";
 import type { Asker } from "./upstream-call.ts";
@@ -77,11 +77,11 @@ export class ObservedCall {
     if (outcome === null) asker.record?.end(200, nowMs);
     else if (isFinal) asker.record?.failed(outcome);
     this.span.end({
-      [GEN_AI.inputTokens]: usage?.promptTokens,
-      [GEN_AI.outputTokens]: usage?.completionTokens,
-      [GEN_AI.responseTimeToFirstChunk]: waitedMs === null ? undefined : waitedMs / 1_000,
-      [GATEWAY.attempts]: attempts,
-      [OTEL.errorType]: failure ?? undefined,
+      [SPAN.inputTokens]: usage?.promptTokens,
+      [SPAN.outputTokens]: usage?.completionTokens,
+      [SPAN.responseTimeToFirstChunk]: waitedMs === null ? undefined : waitedMs / 1_000,
+      [SPAN.attempts]: attempts,
+      [SPAN.errorType]: failure ?? undefined,
     });
   }
 
@@ -144,11 +144,11 @@ export class CallObserver {
       kind: "client",
       parent: parseTraceparent(asker.traceparent),
       attributes: {
-        [GEN_AI.operation]: operation,
-        [GEN_AI.requestModel]: model,
-        [GEN_AI.provider]: backend,
-        [GATEWAY.requestId]: asker.requestId,
-        [GATEWAY.channel]: asker.channel,
+        [SPAN.operation]: operation,
+        [SPAN.requestModel]: model,
+        [SPAN.provider]: backend,
+        [SPAN.requestId]: asker.requestId,
+        [SPAN.channel]: asker.channel,
       },
     });
   }

@@ -9,9 +9,6 @@ import { AudioFormats, numberOf, type SaidBy } from "./audio.ts";
 import { limitIn } from "./limits.ts";
 import { type Committed, itemIdOf, TRANSCRIPTION, Transcripts } from "./transcripts.ts";
 
-/** Context window of a model whose window is not in the price table. */
-const CONTEXT_TOKENS_UNKNOWN = 128_000;
-
 /** Settings that are tracked by name; vendors have about two dozen. */
 const SETTINGS_MAX = 256;
 const OTHER_SETTINGS = "";
@@ -32,6 +29,8 @@ export interface Read {
   committedTokens: number;
   /** The session's settings, if it reads them. */
   settingsTokens: number;
+  /** Said in the session until then. */
+  saidTokens: number;
 }
 
 /** The input of the next response: settings and the conversation so far, estimated until usage is reported. */
@@ -39,6 +38,8 @@ export class SessionContext {
   readonly formats: AudioFormats;
   readonly #settings = new Map<string, number>();
   #conversationTokens = 0;
+  /** What the conversation has grown by as responses ended. */
+  #saidTokens = 0;
   #appendedSeconds = 0;
   /** Of it, what is neither committed nor cleared; and what the client has cleared and the upstream may still have. */
   #bufferedSeconds = 0;
@@ -67,7 +68,7 @@ export class SessionContext {
 
   constructor(
     readonly rates: MediaRates,
-    readonly contextTokens: number | null,
+    readonly windowTokens: number,
     readonly clock: Pick<Clock, "elapsed">,
   ) {
     this.formats = new AudioFormats(rates);
@@ -76,10 +77,8 @@ export class SessionContext {
 
   /** But those that a response has of its own. */
   settingsTokens(own: object = {}): number {
-    return [...this.#settings].reduce(
-      (sum, [name, tokens]) => (Object.hasOwn(own, name) ? sum : sum + tokens),
-      0,
-    );
+    const read = [...this.#settings].filter(([name]) => !Object.hasOwn(own, name));
+    return read.reduce((sum, [, tokens]) => sum + tokens, 0);
   }
 
   /** What makes an answer shorter or cheaper counts only once the upstream confirms it. */
@@ -290,9 +289,8 @@ export class SessionContext {
       const seconds = this.#bufferedSeconds;
       const early = this.transcripts.commit(seconds, this.formats.tokensOf(seconds, "input"), false);
       this.#bufferedSeconds = 0;
-      const earlyTokens = this.#earlyTokens + early.tokens;
-      const earlier = this.#takeEarly();
-      this.#earlyTokens = earlyTokens;
+      const earlier = this.#takeRead();
+      this.#earlyTokens += early.tokens;
       early.tokens += earlier?.tokens ?? 0;
       early.seconds += earlier?.seconds ?? 0;
       this.#early = early;
@@ -302,17 +300,18 @@ export class SessionContext {
     const committedTokens = this.#conversationTokens;
     const conversationTokens = committedTokens + unheardTokens + this.#earlyTokens;
     const settingsTokens = this.settingsTokens();
-    const windowTokens = this.contextTokens ?? CONTEXT_TOKENS_UNKNOWN;
     return {
-      promptTokens: Math.min(settingsTokens + conversationTokens, windowTokens),
+      promptTokens: Math.min(settingsTokens + conversationTokens, this.windowTokens),
       conversationTokens,
       committedTokens,
       settingsTokens,
+      saidTokens: this.#saidTokens,
     };
   }
 
   /** Updates the conversation after a response: its reported input and output, or else its output added. */
   said(read: Read, { promptTokens, completionTokens }: UsageParts, isReported: boolean): void {
+    const before = this.#conversationTokens;
     if (isReported) {
       this.#earlyTokens = 0;
       const since = Math.max(0, this.#conversationTokens - read.committedTokens);
@@ -320,5 +319,16 @@ export class SessionContext {
       const settingsTokens = Math.min(read.settingsTokens, this.settingsTokens());
       this.#conversationTokens = Math.max(0, promptTokens + completionTokens - settingsTokens) + since;
     } else this.#conversationTokens += completionTokens;
+    this.#saidTokens += this.#conversationTokens - before;
+  }
+
+  /** A response also reads what others have said between its asking and its beginning. */
+  begins(read: Read): void {
+    const tokens = this.#saidTokens - read.saidTokens;
+    const moreTokens = Math.max(0, Math.min(tokens, this.windowTokens - read.promptTokens));
+    read.promptTokens += moreTokens;
+    read.conversationTokens += moreTokens;
+    read.committedTokens += tokens;
+    read.saidTokens = this.#saidTokens;
   }
 }

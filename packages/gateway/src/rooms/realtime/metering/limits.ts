@@ -14,11 +14,8 @@ function refuse(field: string, why: string): never {
   fail("invalid_params", `Invalid params: \`${field}\`: ${why}`, { data: { fields: [field] } });
 }
 
-/** Undefined: not set. `Infinity`: set to `inf`. */
-export type OutputLimit = number | undefined;
-
-/** The largest output limit in the settings. */
-export function limitIn(settings: Record<string, unknown>): OutputLimit {
+/** The largest output limit in the settings. Undefined: not set. `Infinity`: set to `inf`. */
+export function limitIn(settings: Record<string, unknown>): number | undefined {
   const limits = Object.entries(settings).flatMap(([name, value]) => {
     const isSet = LIMITS.has(plainName(name)) && value !== null && value !== undefined;
     return isSet ? (isLimit(value) ? value : Number.POSITIVE_INFINITY) : [];

@@ -18,6 +18,8 @@ const RESPONSES_MAX = 16;
 const OUTPUT_TOKENS_MIN = 256;
 /** Output limit of a model that is not in the price table. */
 const OUTPUT_TOKENS_UNKNOWN = 8_192;
+/** Context window of such a model. */
+const CONTEXT_TOKENS_UNKNOWN = 128_000;
 /** Of one session, whose ids are remembered. */
 const SETTLED_MAX = 1_000;
 /** Of a response whose upstream gives it none. */
@@ -75,7 +77,7 @@ export class SessionMeter {
 
   constructor(readonly options: SessionMeterOptions) {
     const { rates, limits, clock } = options;
-    this.#context = new SessionContext(rates, limits.contextTokens, clock);
+    this.#context = new SessionContext(rates, limits.contextTokens ?? CONTEXT_TOKENS_UNKNOWN, clock);
   }
 
   configure(config: Record<string, unknown>): void {
@@ -199,13 +201,13 @@ export class SessionMeter {
     settled?.(usage, costNanoUsd);
   }
 
-  async #admit(bound: Bound, { isBegun, ...response }: NewTurn): Promise<Turn> {
+  async #admit(bound: Bound, { read, own, isBegun }: NewTurn): Promise<Turn> {
     const requestId = this.options.ids.ordered();
-    const formats = this.#context.formats.with(response.own);
+    const formats = this.#context.formats.with(own);
     const admission = await this.options.admit(requestId, bound);
     if (this.#isClosed) admission.release();
     this.#requireOpen();
-    const turn = new Turn(admission, { ...response, requestId, formats });
+    const turn = new Turn(admission, requestId, read, own, formats);
     if (isBegun) turn.sent();
     this.#open.add(turn);
     return turn;
@@ -248,11 +250,12 @@ export class SessionMeter {
     if (turn && isAnother) this.#close(turn, turn.brokenOff());
     const { conversation_id: of } = isObject(response) ? response : {};
     if (!turn || isAnother) turn = await this.#begin(id, of === undefined ? undefined : of === null);
-    turn.isCreated = true;
     // Some upstreams send no `response.done` for a cancelled response: the next in the conversation ends it.
     for (const each of this.#turns.values())
       if (each !== turn && each.isCancelled && !each.isApart && !turn.isApart)
         this.#close(each, each.brokenOff());
+    if (!turn.isCreated) this.#context.begins(turn.read);
+    turn.isCreated = true;
     return turn;
   }
 
@@ -264,6 +267,7 @@ export class SessionMeter {
     if (!asked) this.#context.answered();
     const turn = asked && !asked.isGivenUp ? asked.turn! : await this.#begun(id, asked?.turn);
     turn.id = id;
+    this.#context.begins(turn.read);
     // It may be a later one, which has read more.
     const now = asked?.isDoubted && !turn.hasOwnInput ? this.#readBy(turn.own) : turn.read;
     const { committedTokens } = turn.read;
@@ -354,7 +358,13 @@ export class SessionMeter {
     const { promptTokens: dueTokens, completionTokens } = transcripts.due;
     const promptTokens = dueTokens + bufferedTokens;
     if (promptTokens + completionTokens === 0) return;
-    const read = { promptTokens, conversationTokens: 0, committedTokens: 0, settingsTokens: 0 };
+    const read = {
+      promptTokens,
+      conversationTokens: 0,
+      committedTokens: 0,
+      settingsTokens: 0,
+      saidTokens: 0,
+    };
     const bound = { promptTokens, outputTokensMax: 1, outputTokensMin: 1 };
     this.#transcribed ??= await this.#admit(bound, { read, own: {} });
     const turn = this.#transcribed;
@@ -377,11 +387,13 @@ export class SessionMeter {
   close(leftBy: "upstream" | "us"): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    if (leftBy === "us") for (const turn of this.#turns.values()) this.#close(turn, turn.brokenOff());
     const asked = this.#asked.takeAll();
     if (leftBy === "upstream") for (const event of asked) this.#context.refused(event);
     this.#settleTranscribed();
     for (const turn of this.#open) {
-      const isFree = !turn.isOwed || (leftBy === "upstream" && turn.heardTokens === 0);
+      if (leftBy === "us") this.#context.begins(turn.read);
+      const isFree = !turn.isOwed || (leftBy === "upstream" && turn.heard.tokens === 0);
       this.#end(turn, isFree ? null : turn.brokenOff());
     }
     if (leftBy === "us" && this.#context.isAnswerDue) this.#oweRead(this.#context.read({ byClient: false }));

@@ -47,7 +47,7 @@ export function lateUsage(charged: ClosedTurn, event: ServerEvent): TurnUsage {
 }
 
 export class Turn {
-  #heard: Heard;
+  readonly heard: Heard;
   #heldTokens: number;
   #heldPromptTokens: number;
   isCancelled = false;
@@ -64,10 +64,6 @@ export class Turn {
   /** By the upstream; null: none, or it has not begun. */
   id: string | null = null;
 
-  readonly requestId: string;
-  readonly read: Read;
-  /** What the client set for it. */
-  readonly own: Record<string, unknown>;
   /** It is not added to the conversation. */
   readonly isApart: boolean;
   /** It reads what was sent with it, and not the conversation. */
@@ -75,20 +71,17 @@ export class Turn {
 
   constructor(
     readonly admission: Admission,
-    { formats, requestId, read, own }: Pick<Turn, "requestId" | "read" | "own"> & { formats: AudioFormats },
+    readonly requestId: string,
+    readonly read: Read,
+    /** What the client set for it. */
+    readonly own: Record<string, unknown>,
+    formats: AudioFormats,
   ) {
-    this.requestId = requestId;
-    this.read = read;
-    this.own = own;
     this.isApart = own.conversation === "none";
     this.hasOwnInput = Array.isArray(own.input);
-    this.#heard = new Heard(formats);
+    this.heard = new Heard(formats);
     this.#heldTokens = admission.outputTokensHeld;
     this.#heldPromptTokens = read.promptTokens;
-  }
-
-  get heardTokens(): number {
-    return this.#heard.tokens;
   }
 
   sent(): void {
@@ -108,9 +101,9 @@ export class Turn {
 
   /** Counts the event and grows the hold for it; false when it cannot be paid. */
   hear(event: ServerEvent): Promise<boolean> {
-    this.#heard.add(event);
+    this.heard.add(event);
     if (this.#writtenTokens !== null) this.#writtenTokens = this.admission.writtenTokens();
-    return this.cover(this.#heard.tokens);
+    return this.cover(this.heard.tokens);
   }
 
   /** Grows the hold for so much output, and for what was read since; false when it cannot be paid. */
@@ -135,9 +128,9 @@ export class Turn {
   /** The usage of a response that ends with this `response.done`. */
   ended(event: ServerEvent): TurnUsage & { isAbsurd: boolean } {
     this.endedBy = this.isCreated ? null : event.type;
-    this.#heard.add(event);
+    this.heard.add(event);
     const status = endIn(event)!;
-    const counted = { promptTokens: this.read.promptTokens, completionTokens: this.#heard.tokens };
+    const counted = { promptTokens: this.read.promptTokens, completionTokens: this.heard.tokens };
     const { usage, prompt, completion, reported } = figuresIn(event);
     const isAbsurd = usage !== null && !reported;
     const isCut = CUT.has(status);
@@ -160,7 +153,7 @@ export class Turn {
   brokenOff(): TurnUsage {
     const { promptTokens } = this.read;
     const completionTokens = Math.max(
-      this.heardTokens,
+      this.heard.tokens,
       this.#writtenTokens ?? this.admission.writtenTokens(),
     );
     return { ...this.#asSound({ promptTokens, completionTokens }), estimated: true };
@@ -168,7 +161,7 @@ export class Turn {
 
   /** Where the upstream does not say what of it was sound: all but the settings, once there was any. */
   #asSound(whole: UsageParts): UsageParts {
-    if (!this.#heard.formats.isUsed) return whole;
+    if (!this.heard.formats.isUsed) return whole;
     const audioInputTokens = Math.min(whole.promptTokens, this.read.conversationTokens);
     return { ...whole, audioInputTokens, audioOutputTokens: whole.completionTokens };
   }
