@@ -1105,6 +1105,56 @@ describe("what the next response reads", () => {
       ],
     ),
     [
+      "what one has said that was asked for before it, neither of which has begun",
+      async (bench) => {
+        bench.writtenTokens = () => 30;
+        await bench.commit(10, { item_id: "i" });
+        await bench.ask();
+        await bench.ask();
+      },
+      [
+        [100, 30],
+        [130, 30],
+      ],
+    ],
+    [
+      "the conversation, where longer instructions were replaced, and came again",
+      async (bench) => {
+        await bench.commit(100, { item_id: "i" });
+        for (const instructions of [words(5_000), "x"])
+          await bench.client({ type: "session.update", session: { instructions } });
+        await bench.ask();
+        for (const instructions of [words(5_000), "x"])
+          await bench.tell("session.updated", { session: { instructions } });
+        await bench.created("first", "c");
+        await bench.client({ type: "session.update", session: { instructions: words(5_000) } });
+        await bench.done("first", usage(1_001, 5));
+        await bench.tell("session.updated", { session: { instructions: "" } });
+        await next(bench);
+      },
+      [
+        [1_001, 5],
+        [1_005, 0],
+      ],
+    ],
+    [
+      "the conversation, though longer instructions were sent before a doubted response began",
+      async (bench) => {
+        await bench.commit(100, { item_id: "i" });
+        await bench.ask();
+        await bench.tell("error", { error: { message: "odd" } });
+        await bench.client({ type: "session.update", session: { instructions: words(5_000) } });
+        await bench.created("first", "c");
+        await bench.done("first", usage(1_000, 5));
+        await bench.tell("session.updated", { session: { instructions: "" } });
+        await next(bench);
+      },
+      [
+        [1_000, 5],
+        [1_005, 0],
+      ],
+    ],
+    [
       "what is said while it is admitted",
       async (bench) => {
         await bench.ask();

@@ -8,6 +8,7 @@ import { type AskedEvents, BEGINS_WITHIN_MS } from "./asked.ts";
 import { AudioFormats, numberOf, type SaidBy } from "./audio.ts";
 import { limitIn } from "./limits.ts";
 import { type Committed, itemIdOf, TRANSCRIPTION, Transcripts } from "./transcripts.ts";
+import type { Turn } from "./turn.ts";
 
 /** Settings that are tracked by name; vendors have about two dozen. */
 const SETTINGS_MAX = 256;
@@ -27,7 +28,7 @@ export interface Read {
   /** Of it, all but the settings; and of that, what was not audio that nobody had committed. */
   conversationTokens: number;
   committedTokens: number;
-  /** The session's settings, if it reads them. */
+  /** The settings, as far as it is sure to read them. */
   settingsTokens: number;
   /** Said in the session until then. */
   saidTokens: number;
@@ -314,21 +315,21 @@ export class SessionContext {
     const before = this.#conversationTokens;
     if (isReported) {
       this.#earlyTokens = 0;
-      const since = Math.max(0, this.#conversationTokens - read.committedTokens);
+      const since = Math.max(0, before - read.committedTokens);
       // The reported input includes the settings, which are counted separately.
-      const settingsTokens = Math.min(read.settingsTokens, this.settingsTokens());
-      this.#conversationTokens = Math.max(0, promptTokens + completionTokens - settingsTokens) + since;
+      this.#conversationTokens = Math.max(0, promptTokens + completionTokens - read.settingsTokens) + since;
     } else this.#conversationTokens += completionTokens;
     this.#saidTokens += this.#conversationTokens - before;
   }
 
   /** A response also reads what others have said between its asking and its beginning. */
-  begins(read: Read): void {
+  begins({ read, own }: Pick<Turn, "read" | "own">): void {
     const tokens = this.#saidTokens - read.saidTokens;
     const moreTokens = Math.max(0, Math.min(tokens, this.windowTokens - read.promptTokens));
     read.promptTokens += moreTokens;
     read.conversationTokens += moreTokens;
     read.committedTokens += tokens;
     read.saidTokens = this.#saidTokens;
+    read.settingsTokens = this.#updates > 0 ? 0 : this.settingsTokens(own);
   }
 }

@@ -155,7 +155,6 @@ export class SessionMeter {
     const named = (Array.isArray(own.input) ? own.input : []).flatMap((item) => item?.id ?? []);
     const again = named.length - new Set(named).size;
     read.promptTokens += this.#context.tokensIn(own) + again * read.conversationTokens;
-    read.settingsTokens = this.#context.settingsTokens(own);
     return read;
   }
 
@@ -254,7 +253,7 @@ export class SessionMeter {
     for (const each of this.#turns.values())
       if (each !== turn && each.isCancelled && !each.isApart && !turn.isApart)
         this.#close(each, each.brokenOff());
-    if (!turn.isCreated) this.#context.begins(turn.read);
+    if (!turn.isCreated) this.#context.begins(turn);
     turn.isCreated = true;
     return turn;
   }
@@ -267,11 +266,12 @@ export class SessionMeter {
     if (!asked) this.#context.answered();
     const turn = asked && !asked.isGivenUp ? asked.turn! : await this.#begun(id, asked?.turn);
     turn.id = id;
-    this.#context.begins(turn.read);
+    this.#context.begins(turn);
     // It may be a later one, which has read more.
     const now = asked?.isDoubted && !turn.hasOwnInput ? this.#readBy(turn.own) : turn.read;
-    const { committedTokens } = turn.read;
-    if (now.promptTokens > turn.read.promptTokens) Object.assign(turn.read, now, { committedTokens });
+    const { committedTokens, settingsTokens } = turn.read;
+    if (now.promptTokens > turn.read.promptTokens)
+      Object.assign(turn.read, now, { committedTokens, settingsTokens });
     this.#turns.set(id ?? NO_ID, turn);
     return turn;
   }
@@ -301,17 +301,12 @@ export class SessionMeter {
     });
   }
 
+  /** Implausible figures are charged, since the operator chose the upstream, but they are reported. */
   #ended(turn: Turn, event: ServerEvent): void {
     const { isAbsurd, ...usage } = turn.ended(event);
     this.#close(turn, usage);
-    this.#judge(turn, { ...usage, isAbsurd });
-  }
-
-  /** Implausible figures are charged, since the operator chose the upstream, but they are reported. */
-  #judge(
-    { requestId }: Turn,
-    { estimated, isAbsurd, promptTokens }: TurnUsage & { isAbsurd: boolean },
-  ): void {
+    const { requestId } = turn;
+    const { estimated, promptTokens } = usage;
     const { limits, suspect } = this.options;
     if (isAbsurd) suspect("impossible usage figures; the gateway's own count was charged instead", requestId);
     else if (!estimated && promptTokens > (limits.contextTokens ?? Number.POSITIVE_INFINITY))
@@ -387,14 +382,15 @@ export class SessionMeter {
   close(leftBy: "upstream" | "us"): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    if (leftBy === "us") for (const turn of this.#turns.values()) this.#close(turn, turn.brokenOff());
     const asked = this.#asked.takeAll();
     if (leftBy === "upstream") for (const event of asked) this.#context.refused(event);
     this.#settleTranscribed();
-    for (const turn of this.#open) {
-      if (leftBy === "us") this.#context.begins(turn.read);
+    // Those that are asked for begin when the others have ended.
+    for (const turn of new Set([...this.#turns.values(), ...this.#open])) {
+      if (!turn.isCreated) this.#context.begins(turn);
       const isFree = !turn.isOwed || (leftBy === "upstream" && turn.heard.tokens === 0);
-      this.#end(turn, isFree ? null : turn.brokenOff());
+      if (isFree) this.#end(turn, null);
+      else this.#close(turn, turn.brokenOff());
     }
     if (leftBy === "us" && this.#context.isAnswerDue) this.#oweRead(this.#context.read({ byClient: false }));
   }
