@@ -1140,6 +1140,7 @@ describe("what the next response reads", () => {
     [
       "the conversation, though longer instructions were sent before a doubted response began",
       async (bench) => {
+        await bench.tell("session.created", { session: { instructions: "" } });
         await bench.commit(100, { item_id: "i" });
         await bench.ask();
         await bench.tell("error", { error: { message: "odd" } });

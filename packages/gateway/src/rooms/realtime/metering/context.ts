@@ -60,8 +60,8 @@ export class SessionContext {
   #early: Committed | undefined;
   /** Of it, what no response is known to have read. */
   #earlyTokens = 0;
-  /** What the upstream said last, which stands when a later update is refused. */
-  #told: Record<string, unknown> = {};
+  /** What the upstream said last, which stands when a later update is refused. Null: it tells no settings. */
+  #told: Record<string, unknown> | null = null;
   /** Since when the upstream has speech that no response has begun for. */
   #answerDueMs: number | null = null;
   /** In force. A smaller one is once the upstream has confirmed it. */
@@ -151,7 +151,8 @@ export class SessionContext {
 
   /** The upstream has refused, or not been sent, an event that the client asked for. */
   refused({ type, committed }: { type: unknown; committed?: Committed }): void {
-    if (type === "session.update" && this.#updates > 0 && --this.#updates === 0) this.#confirm(this.#told);
+    if (type === "session.update" && this.#updates > 0 && --this.#updates === 0)
+      this.#confirm(this.#told ?? {});
     if (!committed) return;
     this.#bufferedSeconds += committed.seconds;
     this.#conversationTokens = Math.max(0, this.#conversationTokens - committed.tokens);
@@ -330,6 +331,6 @@ export class SessionContext {
     read.conversationTokens += moreTokens;
     read.committedTokens += tokens;
     read.saidTokens = this.#saidTokens;
-    read.settingsTokens = this.#updates > 0 ? 0 : this.settingsTokens(own);
+    read.settingsTokens = this.#told && this.#updates > 0 ? 0 : this.settingsTokens(own);
   }
 }
