@@ -28,6 +28,19 @@ const sortable = `<title>Sortable</title><ul id="list" style="width:200px;margin
   list.addEventListener('dragend', (e) => { document.title = 'dropped ' + e.dataTransfer.dropEffect })
 </script>`;
 
+/** As boards do: what a drop would take is drawn under the pointer, with an animation. */
+const board = `<title>Board</title><p id="card" draggable="true" style="width:100px">Card</p>
+  <div id="column" style="position:relative;width:200px;height:200px;background:#eee;overflow:hidden">
+    <p id="place" style="position:absolute;inset:0;margin:0;transform:translateX(200px)">Let go here</p></div><script>
+  let sliding
+  card.addEventListener('dragstart', (e) => { e.dataTransfer.setData('text', 'card') })
+  column.addEventListener('dragover', (e) => {
+    e.preventDefault()
+    sliding ??= place.animate([{}, { transform: 'none' }], { duration: 400, fill: 'forwards' })
+  })
+  card.addEventListener('dragend', (e) => { document.title = 'dropped ' + e.dataTransfer.dropEffect })
+</script>`;
+
 /** As React Flow and other diagrams: mouse events on the window, and lines drawn between handles. */
 const diagram = `<title>Diagram</title><style>.node { position: absolute; width: 120px; height: 40px; background: #eee } .h { position: absolute; width: 10px; height: 10px; right: -5px; top: 15px; background: red }</style>
   <div id="n1" class="node" style="left:50px;top:50px">One<i class="h" id="h1"></i></div>
@@ -156,6 +169,7 @@ onEachEngine("widgets", (engine) => {
     tool = startTool({ engine, uploadsDir: `${uploads}-link` });
     site = startSite({
       "/sortable": sortable,
+      "/board": board,
       "/diagram": diagram,
       "/dndkit": dndkit,
       "/editcontext": editContext,
@@ -196,6 +210,12 @@ onEachEngine("widgets", (engine) => {
     ]);
     await done("/click", { target: "#D", drag_to: { target: "#B", x: 20, y: 4 } });
     expect(await order()).toBe("DBCA");
+  });
+
+  test("a place that slides under the pointer before it is let go", async () => {
+    await open("/board");
+    await done("/click", { target: "#card", drag_to: { target: "#column" } });
+    expect(await tool.evaluate("document.title")).toMatch(/^dropped (copy|move)$/);
   });
 
   test("a list that is sorted with pointer events", async () => {

@@ -162,7 +162,8 @@ export class Pointer {
 
   async #drop(modifiers: readonly string[], timeoutMs: number): Promise<void> {
     try {
-      if (!this.#hasEntered) await this.#dragOver(modifiers, timeoutMs);
+      // What has come under the pointer since the last movement is only entered at first, which few pages accept.
+      await this.#dragOver(modifiers, timeoutMs);
       await this.#dragEvent("drop", modifiers, timeoutMs);
     } finally {
       this.#drag = null;
