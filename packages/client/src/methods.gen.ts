@@ -1877,6 +1877,7 @@ export interface Methods {
         cost_usd: number;
         /** Of the prompts: read from the upstreams' caches */
         cached_tokens: number;
+        /** Of the prompts: written to them */
         cache_write_tokens: number;
         /** What all of it would have cost more without them */
         cache_saved_usd: number;
@@ -1896,6 +1897,7 @@ export interface Methods {
         cost_usd: number;
         /** Of the prompts: read from the upstreams' caches */
         cached_tokens: number;
+        /** Of the prompts: written to them */
         cache_write_tokens: number;
         /** What all of it would have cost more without them */
         cache_saved_usd: number;
@@ -1915,6 +1917,7 @@ export interface Methods {
         cost_usd: number;
         /** Of the prompts: read from the upstreams' caches */
         cached_tokens: number;
+        /** Of the prompts: written to them */
         cache_write_tokens: number;
         /** What all of it would have cost more without them */
         cache_saved_usd: number;
@@ -1935,6 +1938,7 @@ export interface Methods {
         cost_usd: number;
         /** Of the prompts: read from the upstreams' caches */
         cached_tokens: number;
+        /** Of the prompts: written to them */
         cache_write_tokens: number;
         /** What all of it would have cost more without them */
         cache_saved_usd: number;
@@ -1955,6 +1959,7 @@ export interface Methods {
         cost_usd: number;
         /** Of the prompts: read from the upstreams' caches */
         cached_tokens: number;
+        /** Of the prompts: written to them */
         cache_write_tokens: number;
         /** What all of it would have cost more without them */
         cache_saved_usd: number;
@@ -1975,6 +1980,7 @@ export interface Methods {
         cost_usd: number;
         /** Of the prompts: read from the upstreams' caches */
         cached_tokens: number;
+        /** Of the prompts: written to them */
         cache_write_tokens: number;
         /** What all of it would have cost more without them */
         cache_saved_usd: number;

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { defineMethod, GivenId, Timestamp, WholeNumber } from "../../kernel/method.ts";
+import { methods as usage } from "../usage/index.ts";
 import { OUTCOMES } from "./filter.ts";
 import { ASKER_KINDS } from "./store.ts";
 import { RecordView } from "./view.ts";
@@ -61,13 +62,7 @@ export const get = defineMethod({
 const Times = z.object({ p50_ms: z.number().nullable(), p95_ms: z.number().nullable() });
 const Counts = z.object({ ok: z.int(), refused: z.int(), failed: z.int(), left: z.int() });
 const Figures = Counts.extend({
-  requests: z.int(),
-  prompt_tokens: z.int(),
-  completion_tokens: z.int(),
-  cost_usd: z.number(),
-  cached_tokens: z.int().describe("Of the prompts: read from the upstreams' caches"),
-  cache_write_tokens: z.int(),
-  cache_saved_usd: z.number().describe("What all of it would have cost more without them"),
+  ...usage.Sums.omit({ unpriced: true }).shape,
   first_token: Times.describe("Of answered ones; read from a histogram, so approximate"),
   duration: Times,
 });

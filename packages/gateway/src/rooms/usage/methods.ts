@@ -30,7 +30,7 @@ export const list = defineMethod({
   handler: ({ params, actor, rooms }) => rooms.usage.list(actor, params),
 });
 
-const Sums = z.object({
+export const Sums = z.object({
   requests: z.int(),
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
