@@ -68,6 +68,28 @@ describe("estimateTokens", () => {
     });
   }
 
+  // Counted with the o200k vocabulary.
+  const blank: [text: string, tokens: number][] = [
+    ["\r\t".repeat(2_000), 4_000],
+    ["\v\f".repeat(2_000), 4_000],
+    [" \n".repeat(2_000), 1_000],
+    ["\t ".repeat(2_000), 2_000],
+  ];
+  for (const [text, tokens] of blank) {
+    test(`takes white space whose kinds take turns for what it is, such as ${JSON.stringify(text.slice(0, 2))}`, () => {
+      expect(estimateTokens(text)).toBeGreaterThan(tokens * 0.4);
+      const counter = new TokenCounter();
+      counter.addJson(bytes(JSON.stringify(text)));
+      expect(counter.tokens).toBeGreaterThan(tokens * 0.4);
+    });
+  }
+
+  test("takes runs of it, and the beginnings of lines, for little", () => {
+    expect(estimateTokens(" ".repeat(4_000))).toBeLessThan(10);
+    expect(estimateTokens("\r\n\r\n\t\t".repeat(20))).toBeLessThan(50);
+    expect(estimateTokens("a\n        b".repeat(100))).toBeLessThan(90);
+  });
+
   test("counts encoded data as such", () => {
     const base64 = crypto.getRandomValues(new Uint8Array(3000)).toBase64();
     expect(estimateTokens(base64)).toBeGreaterThan(base64.length * 0.6);

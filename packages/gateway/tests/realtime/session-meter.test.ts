@@ -30,6 +30,8 @@ class Bench {
   /** Ends the wait of an admission. */
   admitted: Promise<void> = Promise.resolve();
   isBroke = false;
+  /** What a response can have written when only one token of output is held. */
+  outputTokensMost = 0;
   /** What the model can have written by now. */
   writtenTokens = () => 0;
   readonly meter = new SessionMeter({
@@ -50,6 +52,7 @@ class Bench {
     clock: this.clock,
     admit: async (_, bound) => {
       await this.admitted;
+      if ("perChoice" in bound) this.outputTokensMost = bound.perChoice!(1);
       let isOpen = true;
       this.openHolds++;
       const end = (row?: Row) => {
@@ -1051,7 +1054,7 @@ describe("what the next response reads", () => {
         await next(bench);
       },
       [
-        [97, 0],
+        [89, 0],
         [5_300, 5],
         [5_300, 5],
       ],
@@ -1177,6 +1180,106 @@ describe("what the next response reads", () => {
       ],
     ],
     [
+      "the numbers of tools, and their empty values",
+      async (bench) => {
+        const parameters = {
+          enum: Array.from({ length: 1_000 }, (_, i) => 100_000 + i),
+          items: [[], [], {}],
+        };
+        await bench.client({ type: "session.update", session: { tools: [{ name: "f", parameters }] } });
+        await next(bench);
+      },
+      [[3_707, 0]],
+    ],
+    [
+      "what was sent after a commit that was refused once it was asked for",
+      async (bench) => {
+        await bench.append(60);
+        await bench.client({ type: "input_audio_buffer.commit" });
+        const { event_id } = bench.lastSent;
+        await bench.ask();
+        await bench.tell("error", { error: { message: "invalid audio", event_id } });
+        await bench.created("first", "c");
+        await bench.client({ type: "input_audio_buffer.clear" });
+        await bench.tell("input_audio_buffer.cleared");
+        await bench.client(item(600));
+        await bench.done("first", usage(0, 10));
+        await next(bench);
+      },
+      [
+        [0, 10],
+        [644, 0],
+      ],
+    ],
+    [
+      "the conversation, though its settings are fewer tokens than estimated",
+      async (bench) => {
+        await bench.tell("session.updated", { session: { instructions: "=".repeat(2_000) } });
+        await bench.commit(60, { item_id: "i" });
+        await bench.ask();
+        await bench.created("first", "c");
+        await bench.done("first", usage(632, 10));
+        await bench.tell("session.updated", { session: { instructions: "" } });
+        await next(bench);
+      },
+      [
+        [610, 0],
+        [632, 10],
+      ],
+    ],
+    [
+      "what was under way when the upstream began a response by itself",
+      async (bench) => {
+        await bench.speaks(10);
+        await bench.tell("input_audio_buffer.committed", { item_id: "i" });
+        await bench.client(item(600));
+        await bench.created("first", "c");
+        await bench.done("first", usage(100, 10));
+        await next(bench);
+      },
+      [
+        [100, 10],
+        [744, 0],
+      ],
+    ],
+    [
+      "what was sent, and what servers of tools told, before a queued one began",
+      async (bench) => {
+        await bench.ask();
+        await bench.client(item(600));
+        await bench.tell("conversation.item.done", { item: { type: "mcp_list_tools", tools: [words(600)] } });
+        await bench.created("next", "c");
+      },
+      [[1_267, 0]],
+    ],
+    [
+      "input of its own, and not the conversation",
+      async (bench) => {
+        await bench.commit(1_000, { item_id: "i" });
+        await bench.ask({ conversation: "none", input: [{ type: "message", content: words(100) }] });
+        await bench.created("next", null);
+      },
+      [[115, 0]],
+    ],
+    [
+      "instructions of its own, instead of the session's and only once",
+      async (bench) => {
+        await bench.tell("session.updated", { session: { instructions: words(5_000) } });
+        for (const id of ["first", "second"]) {
+          await bench.ask({ instructions: words(4_000) });
+          await bench.created(id, "c");
+          await bench.done(id, usage(4_000, 5));
+        }
+        await bench.ask({ instructions: words(4_000) });
+        await bench.created("next", "c");
+      },
+      [
+        [4_000, 5],
+        [4_000, 5],
+        [4_173, 0],
+      ],
+    ],
+    [
       "no instructions that the upstream has refused",
       async (bench) => {
         await bench.tell("session.updated", { session: { instructions: "", tools: [] } });
@@ -1249,6 +1352,13 @@ describe("an upstream", () => {
     await bench.done("r", { ...usage(10, 5), total_tokens: 9e15 + 15, output_tokens_details });
     expect(bench.left()).toEqual([[10, 5]]);
   });
+});
+
+test("a hold that a pace has made small limits nothing, since nobody tells the upstream", async () => {
+  const bench = new Bench();
+  await bench.ask();
+  expect(bench.outputTokensMost).toBe(100);
+  bench.left();
 });
 
 test("settings that are no numbers, whatever their members, hold nothing", async () => {

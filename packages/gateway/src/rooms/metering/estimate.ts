@@ -11,20 +11,24 @@ const SCRIPT = 5;
 const CJK = 6;
 /** The first half of an emoji. */
 const EMOJI = 7;
+const TAB = 8;
+const LINE = 9;
 /** One token each: marks, punctuation, letters of few languages, the frames of tables. */
-const MARK = 8;
+const MARK = 10;
 /** One token per byte of UTF-8. */
-const RARE_2 = 9;
-const RARE_3 = 10;
-const RARE_4 = 11;
+const RARE_2 = 11;
+const RARE_3 = 12;
+const RARE_4 = 13;
 /** The second half of a surrogate pair; the first half has the weight. */
-const NOTHING = 12;
+const NOTHING = 14;
 
 /** The kind of each UTF-16 unit. */
 const KINDS = new Uint8Array(0x10000).fill(RARE_3).fill(RARE_2, 0, 0x800).fill(SYMBOL, 0, 0x80);
 /** Exceptions as pairs: the first unit of a range, and the one after its last. */
 const RANGES: Readonly<Record<number, readonly number[]>> = {
-  [SPACE]: [0x09, 0x0e, 0x20, 0x21],
+  [SPACE]: [0x20, 0x21],
+  [TAB]: [0x09, 0x0a],
+  [LINE]: [0x0a, 0x0b, 0x0d, 0x0e],
   [DIGIT]: [0x30, 0x3a],
   [CAPITAL]: [0x41, 0x5b],
   [SMALL]: [0x61, 0x7b],
@@ -35,8 +39,8 @@ const RANGES: Readonly<Record<number, readonly number[]>> = {
   ],
   [CJK]: [0x3000, 0x3100, 0x4e00, 0xa000, 0xac00, 0xd7c0, 0xff00, 0xff40],
   [MARK]: [
-    0xa0, 0xc0, 0x300, 0x30d, 0x490, 0x500, 0x58a, 0x5d0, 0x600, 0x620, 0x670, 0x6a9, 0x6b0, 0x6cc, 0x6cd,
-    0x700, 0x1000, 0x10c0, 0x1780, 0x1800, 0x2000, 0x2040, 0x2500, 0x2580, 0xfe00, 0xfe40,
+    0x0b, 0x0d, 0xa0, 0xc0, 0x300, 0x30d, 0x490, 0x500, 0x58a, 0x5d0, 0x600, 0x620, 0x670, 0x6a9, 0x6b0,
+    0x6cc, 0x6cd, 0x700, 0x1000, 0x10c0, 0x1780, 0x1800, 0x2000, 0x2040, 0x2500, 0x2580, 0xfe00, 0xfe40,
   ],
   // Of three bytes, but two tokens: Lao, Tibetan, Ethiopic, accented Greek, arrows.
   [RARE_2]: [0xe80, 0x1000, 0x1200, 0x13c0, 0x1f00, 0x2000, 0x2040, 0x2500, 0x2580, 0x2800, 0xff40, 0xffc0],
@@ -56,8 +60,13 @@ for (const [kind, ranges] of Object.entries(RANGES))
  */
 function weightAfter(before: number, kind: number): number {
   switch (kind) {
+    // Runs of white space are one token, but not where its kinds take turns; lines begin with it, and do not end with it.
     case SPACE:
-      return before === SPACE ? 0 : 160;
+      return before === SPACE || before === LINE ? 0 : before === TAB ? 500 : 160;
+    case TAB:
+      return before === TAB || before === LINE ? 0 : before === SPACE ? 1_000 : 160;
+    case LINE:
+      return before === LINE ? 0 : before === SPACE || before === TAB ? 1_000 : 160;
     case SMALL:
       return before === DIGIT ? 470 : 220;
     case CAPITAL:
@@ -72,14 +81,9 @@ function weightAfter(before: number, kind: number): number {
       return 800;
     case EMOJI:
       return 1_860;
-    case MARK:
-      return 1_000;
-    case RARE_2:
-      return 2_000;
-    case RARE_3:
-      return 3_000;
+    // Marks, and then by their bytes.
     default:
-      return 4_000;
+      return (kind - MARK + 1) * 1_000;
   }
 }
 
@@ -109,7 +113,7 @@ const STEPS = Uint32Array.from({ length: STATES << KIND_BITS }, (_, at) => {
 });
 
 const BACKSLASH = 92;
-const SMALL_U = 117;
+const [SMALL_N, SMALL_R, SMALL_T, SMALL_U] = [110, 114, 116, 117];
 const HEX_DIGITS = 4;
 const hexDigit = (unit: number): number => (unit <= 57 ? unit - 48 : (unit | 32) - 87);
 
@@ -162,8 +166,8 @@ export class TokenCounter {
         if (unit === SMALL_U) {
           unit = hexAt(json, i + 1);
           i += HEX_DIGITS;
-          // \b, \f, \n, \r and \t are white space; the other escapes are the character itself.
-        } else if (unit > 96) unit = 32;
+          // \b, \f, \n, \r and \t; the other escapes are the character itself.
+        } else if (unit > 96) unit = unit === SMALL_T ? 9 : unit === SMALL_N || unit === SMALL_R ? 10 : 12;
       } else if (unit > 127) unit = unitAt(json, i);
       const step = STEPS[state | KINDS[unit]!]!;
       weight = (weight + (step >>> WEIGHT_SHIFT)) | 0;

@@ -217,15 +217,9 @@ export class Realtime {
     try {
       meter = this.#meter(owner, { route, realtime, refId: refId ?? null, record });
       meter.configure(config);
-      const { firstBound: bound } = meter;
-      const admission = await this.#admit(owner, {
-        requestId: sessionId,
-        model: route.model,
-        bound,
-        refId: null,
-      });
+      const first = { requestId: sessionId, model: route.model, bound: meter.firstBound, refId: null };
       // Each response is admitted separately; the session itself is free.
-      admission.release();
+      (await this.#admit(owner, first)).release();
       // Last, so that no other session starts between the count and taking the slot.
       this.#checkRoom(owner);
     } catch (error) {
@@ -277,9 +271,7 @@ export class Realtime {
       meter.close("upstream");
       session.served?.();
       session.stream?.end();
-      fail("bad_gateway", `The realtime session could not be opened: ${(error as Error).message}`, {
-        cause: error,
-      });
+      fail("bad_gateway", `The realtime session could not be opened: ${message}`, { cause: error });
     } finally {
       inTime?.();
     }
@@ -446,7 +438,6 @@ export class Realtime {
   ): void {
     if (!this.#sessions.delete(session.id)) return;
     session.up.end();
-    session.down.end();
     session.meter.close(leftBy);
     session.served?.();
     noteEnd(session, { reason, code, leftBy });

@@ -14,6 +14,8 @@ import type { Turn } from "./turn.ts";
 const SETTINGS_MAX = 256;
 const OTHER_SETTINGS = "";
 const DEPTH_MAX = 8;
+/** Media parts are never deeper than that, nor in tools, which are read whole, with their numbers. */
+const depthOf = (name: string, depth = 0) => (name === "tools" ? DEPTH_MAX + 1 : depth);
 
 const COMMIT = "input_audio_buffer.commit";
 const SPEECH_END = "input_audio_buffer.speech_stopped";
@@ -41,6 +43,8 @@ export class SessionContext {
   #conversationTokens = 0;
   /** What the conversation has grown by as responses ended. */
   #saidTokens = 0;
+  /** Sent by the client since a response was reported: one that the upstream begins may have missed it. */
+  #sentTokens = 0;
   #appendedSeconds = 0;
   /** Of it, what is neither committed nor cleared; and what the client has cleared and the upstream may still have. */
   #bufferedSeconds = 0;
@@ -60,8 +64,8 @@ export class SessionContext {
   #early: Committed | undefined;
   /** Of it, what no response is known to have read. */
   #earlyTokens = 0;
-  /** What the upstream said last, which stands when a later update is refused. Null: it tells no settings. */
-  #told: Record<string, unknown> | null = null;
+  /** What the upstream said last, which stands when a later update is refused. Undefined: it tells no settings. */
+  #told: Record<string, unknown> | undefined;
   /** Since when the upstream has speech that no response has begun for. */
   #answerDueMs: number | null = null;
   /** In force. A smaller one is once the upstream has confirmed it. */
@@ -94,7 +98,7 @@ export class SessionContext {
     this.#adjust(session, saidBy);
     for (const [name, value] of Object.entries(session)) {
       const before = saidBy === "client" ? (this.#settings.get(name) ?? 0) : 0;
-      const tokens = Math.max(before, this.tokensIn(value));
+      const tokens = Math.max(before, this.tokensIn(value, depthOf(name)));
       if (this.#settings.has(name) || this.#settings.size < SETTINGS_MAX) this.#settings.set(name, tokens);
       else this.#settings.set(OTHER_SETTINGS, (this.#settings.get(OTHER_SETTINGS) ?? 0) + tokens);
     }
@@ -106,15 +110,14 @@ export class SessionContext {
     if (typeof value !== "object" || value === null) return 0;
     if (Array.isArray(value) && depth <= DEPTH_MAX)
       return value.reduce<number>((sum, each) => sum + this.tokensIn(each, depth + 1), 0);
-    // Media parts are never this deep.
-    if (depth > DEPTH_MAX) return estimateTokens(JSON.stringify(value));
+    if (depth > DEPTH_MAX) return estimateTokens(JSON.stringify(value).slice(1, -1));
     const { type } = value as { type?: unknown };
     let tokens = type === "input_image" ? this.rates.tokensPerImage : 0;
     for (const [name, content] of Object.entries(value)) {
       if (type === "input_image" && name === "image_url") continue;
       if (type === "input_audio" && name === "audio")
         tokens += this.formats.tokensOf(this.formats.secondsOf(textOf(content), "input"), "input");
-      else tokens += estimateTokens(name) + this.tokensIn(content, depth + 1);
+      else tokens += estimateTokens(name) + this.tokensIn(content, depthOf(name, depth + 1));
     }
     return tokens;
   }
@@ -142,20 +145,21 @@ export class SessionContext {
       const seconds = this.#bufferedSeconds + (this.#takeEarly()?.seconds ?? 0);
       const committed = this.#commit(seconds);
       this.#bufferedSeconds = 0;
+      this.#sentTokens += committed.tokens;
       return committed;
-    } else if (event.type === "input_image_buffer.append")
-      this.#conversationTokens += this.rates.tokensPerImage;
-    else if (event.type === "conversation.item.create") this.#conversationTokens += this.tokensIn(event.item);
+    }
+    const imageTokens = event.type === "input_image_buffer.append" ? this.rates.tokensPerImage : 0;
+    const tokens = event.type === "conversation.item.create" ? this.tokensIn(event.item) : imageTokens;
+    this.#conversationTokens += tokens;
+    this.#sentTokens += tokens;
     return undefined;
   }
 
   /** The upstream has refused, or not been sent, an event that the client asked for. */
   refused({ type, committed }: { type: unknown; committed?: Committed }): void {
-    if (type === "session.update" && this.#updates > 0 && --this.#updates === 0)
-      this.#confirm(this.#told ?? {});
+    if (type === "session.update" && this.#updates > 0 && --this.#updates === 0) this.#confirm(this.#told);
     if (!committed) return;
     this.#bufferedSeconds += committed.seconds;
-    this.#conversationTokens = Math.max(0, this.#conversationTokens - committed.tokens);
     this.transcripts.refused(committed);
   }
 
@@ -190,7 +194,7 @@ export class SessionContext {
       this.#clearingSeconds = 0;
   }
 
-  #confirm({ instructions, tools, ...rest }: Record<string, unknown>): void {
+  #confirm({ instructions, tools, ...rest }: Record<string, unknown> = {}): void {
     const saidBy = this.#updates > 0 ? "client" : "upstream";
     this.#adjust(rest, saidBy);
     // The vendor's default instructions are input of every response, too.
@@ -285,7 +289,7 @@ export class SessionContext {
   }
 
   /** The input of a response that starts now. One that the client asks for may also read what is not committed yet. */
-  read({ byClient }: { byClient: boolean }): Read {
+  read({ byClient, own = {} }: { byClient: boolean; own?: object }): Read {
     if (!this.#tellsCommits && this.#bufferedSeconds > 0) {
       // Its transcript is owed once there is one.
       const seconds = this.#bufferedSeconds;
@@ -299,13 +303,12 @@ export class SessionContext {
     }
     const mayRead = byClient || !this.#tellsCommits;
     const unheardTokens = mayRead ? this.formats.tokensOf(this.#unheardSeconds, "input") : 0;
-    const committedTokens = this.#conversationTokens;
-    const conversationTokens = committedTokens + unheardTokens + this.#earlyTokens;
-    const settingsTokens = this.settingsTokens();
+    const conversationTokens = this.#conversationTokens + unheardTokens + this.#earlyTokens;
+    const settingsTokens = this.settingsTokens(own);
     return {
       promptTokens: Math.min(settingsTokens + conversationTokens, this.windowTokens),
       conversationTokens,
-      committedTokens,
+      committedTokens: this.#conversationTokens - (byClient ? 0 : this.#sentTokens),
       settingsTokens,
       saidTokens: this.#saidTokens,
     };
@@ -316,9 +319,11 @@ export class SessionContext {
     const before = this.#conversationTokens;
     if (isReported) {
       this.#earlyTokens = 0;
+      this.#sentTokens = 0;
       const since = Math.max(0, before - read.committedTokens);
-      // The reported input includes the settings, which are counted separately.
-      this.#conversationTokens = Math.max(0, promptTokens + completionTokens - read.settingsTokens) + since;
+      // The reported input includes the settings, which are counted separately, and are only estimated.
+      const readTokens = Math.max(promptTokens - read.settingsTokens, read.committedTokens);
+      this.#conversationTokens = Math.min(promptTokens, readTokens) + completionTokens + since;
     } else this.#conversationTokens += completionTokens;
     this.#saidTokens += this.#conversationTokens - before;
   }
@@ -331,6 +336,8 @@ export class SessionContext {
     read.conversationTokens += moreTokens;
     read.committedTokens += tokens;
     read.saidTokens = this.#saidTokens;
-    read.settingsTokens = this.#told && this.#updates > 0 ? 0 : this.settingsTokens(own);
+    const { input: _, ...settings } = own;
+    const settingsTokens = this.settingsTokens(settings) + this.tokensIn(settings);
+    read.settingsTokens = this.#told && this.#updates > 0 ? 0 : settingsTokens;
   }
 }

@@ -105,7 +105,9 @@ export class SessionMeter {
     const outputTokensMax = Number.isFinite(limit)
       ? limit
       : (this.options.limits.outputTokensMax ?? OUTPUT_TOKENS_UNKNOWN);
-    return { promptTokens, outputTokensMax, outputTokensMin: Math.min(OUTPUT_TOKENS_MIN, outputTokensMax) };
+    const outputTokensMin = Math.min(OUTPUT_TOKENS_MIN, outputTokensMax);
+    // Its hold may be smaller: nobody tells the upstream.
+    return { promptTokens, outputTokensMax, outputTokensMin, perChoice: () => outputTokensMax };
   }
 
   /** Throws on bad settings in a client event. */
@@ -151,10 +153,13 @@ export class SessionMeter {
 
   /** What a response that the client asks for reads now. */
   #readBy(own: Record<string, unknown>): Turn["read"] {
-    const read = this.#context.read({ byClient: true });
-    const named = (Array.isArray(own.input) ? own.input : []).flatMap((item) => item?.id ?? []);
-    const again = named.length - new Set(named).size;
-    read.promptTokens += this.#context.tokensIn(own) + again * read.conversationTokens;
+    const read = this.#context.read({ byClient: true, own });
+    const input = Array.isArray(own.input) ? own.input : null;
+    const named = (input ?? []).flatMap((item) => item?.id ?? []);
+    // With input of its own it reads those items of the conversation that it names, each as often.
+    const again = input && named.length === 0 ? -1 : named.length - new Set(named).size;
+    const tokens = Math.max(read.settingsTokens, read.promptTokens + again * read.conversationTokens);
+    read.promptTokens = tokens + this.#context.tokensIn(own);
     return read;
   }
 
@@ -267,8 +272,8 @@ export class SessionMeter {
     const turn = asked && !asked.isGivenUp ? asked.turn! : await this.#begun(id, asked?.turn);
     turn.id = id;
     this.#context.begins(turn);
-    // It may be a later one, which has read more.
-    const now = asked?.isDoubted && !turn.hasOwnInput ? this.#readBy(turn.own) : turn.read;
+    // It may be a later one, or have waited, and so have read more.
+    const now = asked && !turn.hasOwnInput ? this.#readBy(turn.own) : turn.read;
     const { committedTokens, settingsTokens } = turn.read;
     if (now.promptTokens > turn.read.promptTokens)
       Object.assign(turn.read, now, { committedTokens, settingsTokens });
