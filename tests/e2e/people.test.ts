@@ -266,7 +266,7 @@ test("settings are changed in the console, those of the environment are shown as
   await page.getByLabel("Requests per minute, per key").fill("0");
   const save = page.getByRole("button", { name: "Save" });
   await save.click();
-  await page.getByRole("alert").waitFor();
+  await page.getByRole("alert").filter({ hasText: "Requests per minute, per key" }).waitFor();
   await page.getByLabel("Requests per minute, per key").fill("120");
   await save.click();
   await page.getByText("Saved; in force now").waitFor();

@@ -39,6 +39,8 @@ function explain(error: unknown, url: string): string {
     return error.message === "admin access required"
       ? "the admin token is not accepted"
       : `not accepted: ${error.message}`;
+  if (error instanceof RpcError && error.message === "authentication required")
+    return `not signed in at ${url}; run: model-gateway login`;
   if (error instanceof CliError || error instanceof RpcError || error instanceof RestError)
     return error.message;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);

@@ -124,7 +124,7 @@ export function pastMonth(options: HistoryOptions): RequestRow[] {
       atMs: options.nowMs - Math.round(random() ** 2 * LATELY_MS),
     });
   for (const [i, row] of [...rows.entries()]) {
-    const message = "More than 10 requests a minute, the tier's limit for a key";
+    const message = "More than 120 requests a minute, the tier's limit for a key";
     if (i % REFUSED_EVERY === 7)
       rows.push({
         ...unanswered(row, { status: 429, code: "rate_limit_exceeded", message }),

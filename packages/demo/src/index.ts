@@ -151,6 +151,9 @@ async function account({ gatewayUrl, file, adminToken, writePast }: AccountOptio
   await rpc(gatewayUrl, "billing.plan.set", { user_email: EMAIL, tier: "pro" }, adminToken);
   const requests = pastMonth({ userId: session.user.id, key, nowMs: Date.now() });
   await writePast({ requests, people: COLLEAGUES });
+  // What they have used in a month is more than the free tier allows.
+  for (const { email } of COLLEAGUES)
+    await rpc(gatewayUrl, "billing.plan.set", { user_email: email, tier: "pro" }, adminToken);
   await shareGroup(gatewayUrl, token);
   const node = { machine_name: "demo-rack", version: "demo" };
   const { token: node_token } = await rpc<{ token: string }>(gatewayUrl, "agents.register", node, token);

@@ -212,19 +212,27 @@ const COST_EVERY_MS = 500;
 /** Clocks of the browser and the service may differ by this much. */
 const CLOCK_SLACK_MS = 5_000;
 
+/** The models under which a turn is metered: the one asked for, or of a model route its targets. */
+async function meteredAs(model: string): Promise<ReadonlySet<string>> {
+  const known = await api("models.list").catch(() => []);
+  const targets = known.find(({ id }) => id === model)?.targets ?? [];
+  return new Set([model, ...targets].flatMap((id) => [id, `${id}:latest`]));
+}
+
 /** The usage row of the turn is written a moment after its last word; its cost is looked up there. */
 async function findCost(
   model: string,
   startedAt: number,
   usage: ChatUsage | null,
 ): Promise<Answer["costUsd"]> {
+  const names = await meteredAs(model);
   for (let tries = 0; tries < COST_TRIES; tries++) {
     await new Promise((resolve) => setTimeout(resolve, COST_EVERY_MS));
     const latest = await api("usage.list", { limit: 10 }).catch(() => null);
     const row = latest?.records.find(
       (record) =>
         Date.parse(record.created_at) >= startedAt - CLOCK_SLACK_MS &&
-        (record.model === model || record.model === `${model}:latest`) &&
+        names.has(record.model) &&
         (usage === null || record.total_tokens === usage.total_tokens),
     );
     if (row) return row.cost ?? withoutCost(row.unpriced);

@@ -232,15 +232,16 @@ function AccountMenu({ user }: { user: SessionUser }) {
 
 function BottomBar({ entries }: { entries: readonly PageEntry[] }) {
   const [more, setMore] = useState(false);
+  const path = usePath();
+  const atBottom = entries.filter(({ patterns }) => BOTTOM.includes(patterns[0]!));
+  const isElsewhere = !atBottom.some((entry) => isCurrent(entry, path));
   return (
     <>
       <nav className="bottom-bar" aria-label="Main pages">
-        {entries
-          .filter(({ patterns }) => BOTTOM.includes(patterns[0]!))
-          .map((entry) => (
-            <NavLink key={entry.title} entry={entry} />
-          ))}
-        <button type="button" onClick={() => setMore(true)}>
+        {atBottom.map((entry) => (
+          <NavLink key={entry.title} entry={entry} />
+        ))}
+        <button type="button" aria-current={isElsewhere ? "true" : undefined} onClick={() => setMore(true)}>
           <Icon name="more" />
           More
         </button>

@@ -3,6 +3,7 @@ import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
 import { count, money } from "../../lib/format.ts";
 import { useQuery } from "../../lib/query.ts";
+import { Link } from "../../lib/router.ts";
 import { toast } from "../../lib/toast.ts";
 import { Button } from "../../ui/controls.tsx";
 import { PageHead } from "../../ui/page.tsx";
@@ -79,8 +80,12 @@ export function Page() {
       <Loaded query={batches} outline={<TableSkeleton columns={shown} rows={3} />}>
         {({ batches: list }) =>
           list.length === 0 ? (
-            <Empty icon="batches" title="No batches yet">
-              The documentation shows how to upload a file and create one.
+            <Empty
+              icon="batches"
+              title="No batches yet"
+              action={<Link href="/docs/batches">How to upload a file and create one</Link>}
+            >
+              A program uploads a file of requests and creates the batch; its progress and cost appear here.
             </Empty>
           ) : (
             <Table label="Batches" columns={shown} rows={list} rowKey={({ id }) => id} />

@@ -58,7 +58,7 @@ export function NewConversation({ isAlone }: { isAlone: boolean }) {
         draftKey="new conversation"
         busy={start.busy}
         disabled={!chosen.model}
-        onSend={(text, pictures) => void start.run(text, pictures)}
+        onSend={start.run}
         onStop={() => {}}
       />
     </section>

@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "react";
 import { api } from "../../lib/api.ts";
 import { session } from "../../lib/client.ts";
-import { compact, count, countParts, money, percent, periodText, seconds } from "../../lib/format.ts";
+import { compact, count, countParts, money, percent, periodText, plural, seconds } from "../../lib/format.ts";
 import { useGroups } from "../../lib/groups.ts";
 import { withChosen } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
@@ -359,7 +359,7 @@ function Totals({ stats: { totals, before } }: { stats: RequestStats }) {
       <Figure
         name="Error rate"
         value={percent(share(totals))}
-        note={`${count(unansweredOf(totals))} requests; ${percent(share(before))} before`}
+        note={`${plural(unansweredOf(totals), "request")}; ${percent(share(before))} before`}
       />
       <Figure
         name="First token, p50"

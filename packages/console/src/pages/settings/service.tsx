@@ -2,9 +2,11 @@ import type { Result } from "@model-gateway/client";
 import { type FormEvent, useState } from "react";
 import { useAction } from "../../lib/action.ts";
 import { api } from "../../lib/api.ts";
+import { problemOf } from "../../lib/field-problems.ts";
 import { invalidate, useQuery } from "../../lib/query.ts";
 import { Link } from "../../lib/router.ts";
 import { toast } from "../../lib/toast.ts";
+import { Told } from "../../lib/told.ts";
 import type { Choice } from "../../ui/combobox.tsx";
 import { Button, SelectField, TextField } from "../../ui/controls.tsx";
 import { Section } from "../../ui/page.tsx";
@@ -57,7 +59,11 @@ function Form({ settings }: { settings: readonly Setting[] }) {
   const tiers = useQuery("plan", () => api("billing.plan")).data?.tiers ?? [];
   const changed = settings.filter((each) => (edited[each.name] ?? chosenOf(each)) !== chosenOf(each));
   const save = useAction(async () => {
-    for (const { name } of changed) await api("settings.update", { name, value: edited[name] || null });
+    for (const { name } of changed)
+      await api("settings.update", { name, value: edited[name] || null }).catch((error: unknown) => {
+        const problem = problemOf(error, "value");
+        throw problem === null ? error : new Told(WORDS[name]?.label ?? name, problem);
+      });
     for (const key of ["settings", "setup"]) invalidate(key);
     setEdited({});
     toast("Saved; in force now");

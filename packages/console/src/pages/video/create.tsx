@@ -8,12 +8,13 @@ import { FormDialog } from "../../ui/dialogs.tsx";
 import { NoModels } from "../../ui/no-models.tsx";
 
 export function CreateVideo({ onClose }: { onClose(): void }) {
-  const [model, setModel] = useState("");
+  const [chosen, setModel] = useState<string | null>(null);
   const [prompt, setPrompt] = useState("");
   const [duration, setDuration] = useState("5");
   const [width, setWidth] = useState("");
   const [height, setHeight] = useState("");
   const models = useCallableModels("video");
+  const model = chosen ?? models.data?.[0] ?? "";
   const create = async () => {
     const { job_id } = await api("video.create", {
       model: model.trim(),
@@ -28,7 +29,15 @@ export function CreateVideo({ onClose }: { onClose(): void }) {
   return (
     <FormDialog title="New video" submit="Start" onSubmit={create} onClose={onClose}>
       {models.data?.length === 0 && <NoModels capability="video" />}
-      <TextField label="Model" value={model} onChange={setModel} required list="video-models" />
+      <TextField
+        label="Model"
+        value={model}
+        onChange={setModel}
+        // The first model is not put under the hands of someone who has begun to write.
+        onFocus={() => models.data && setModel(model)}
+        required
+        list="video-models"
+      />
       <datalist id="video-models">
         {models.data?.map((id) => (
           <option key={id} value={id} />

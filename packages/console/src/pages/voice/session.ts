@@ -69,6 +69,8 @@ export function useVoice() {
     };
     const speak = async (session_id: string) => {
       const opened = await openMicrophone((audio, level) => {
+        // A block that was under way when the user hung up would leave the meter where it was.
+        if (aborter.signal.aborted) return;
         change({ level });
         if (inFlight >= BLOCKS_IN_FLIGHT_MAX) return;
         inFlight++;

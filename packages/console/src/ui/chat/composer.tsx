@@ -18,7 +18,8 @@ interface ComposerProps {
   draftKey: string;
   busy: boolean;
   disabled: boolean;
-  onSend(text: string, pictures: readonly Picture[]): void;
+  /** What resolves to false was not sent: what was written is put back. */
+  onSend(text: string, pictures: readonly Picture[]): unknown;
   onStop(): void;
 }
 
@@ -41,22 +42,25 @@ export function Composer({ draftKey, busy, disabled, onSend, onStop }: ComposerP
     event.preventDefault();
     add([...files]);
   };
-  const send = (event?: FormEvent) => {
+  const send = async (event?: FormEvent) => {
     event?.preventDefault();
     if (!canSend) return;
-    onSend(withAttachments(text.trim(), attached.files), attached.pictures);
+    const sent = onSend(withAttachments(text.trim(), attached.files), attached.pictures);
     write("");
     setAttached(NOTHING_ATTACHED);
+    if ((await sent) !== false || draftOf(draftKey) !== "") return;
+    write(text);
+    setAttached(attached);
   };
   const key = (event: KeyboardEvent) => {
     if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
     event.preventDefault();
-    send();
+    void send();
   };
   return (
     <form
       className="composer"
-      onSubmit={send}
+      onSubmit={(event) => void send(event)}
       onDragOver={(event) => event.preventDefault()}
       onDrop={(event) => take(event, event.dataTransfer.files)}
     >
