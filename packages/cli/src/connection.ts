@@ -1,7 +1,14 @@
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
-import { type Client, createClient, type Fetch, type Session, type TokenStore } from "@model-gateway/client";
+import {
+  type Client,
+  createClient,
+  type Fetch,
+  RpcError,
+  type Session,
+  type TokenStore,
+} from "@model-gateway/client";
 import manifest from "../package.json" with { type: "json" };
 import { CliError, UsageError } from "./command.ts";
 import { type Env, readSecret } from "./secrets.ts";
@@ -63,12 +70,24 @@ export class Connection {
 
   /** The client, once it is clear that somebody is signed in; where nobody can type, by the environment. */
   async signedIn(): Promise<Client> {
-    if (await this.client.ready()) return this.client;
     const email = this.#env.MODEL_GATEWAY_EMAIL;
     const password = readSecret("password", {}, this.#env);
-    if (email && password !== null) await this.client.signIn({ email, password });
-    else throw new CliError(`not signed in at ${this.url}; run: model-gateway login`);
+    const canSignIn = email && password !== null;
+    // A login that was left over from other data is noticed only when it is used.
+    const isIn = (await this.client.ready()) && (!canSignIn || (await this.#isKnown()));
+    if (!isIn && !canSignIn) throw new CliError(`not signed in at ${this.url}; run: model-gateway login`);
+    if (!isIn) await this.client.signIn({ email: email!, password: password! });
     return this.client;
+  }
+
+  #isKnown(): Promise<boolean> {
+    return this.client.call("auth.me").then(
+      () => true,
+      (error: unknown) => {
+        if (error instanceof RpcError) return false;
+        throw error;
+      },
+    );
   }
 
   /** Whether somebody has signed in at this address. */

@@ -1,3 +1,4 @@
+export { abilitiesOf } from "./abilities.ts";
 export type * from "./admin.ts";
 export * from "./cli-sign-in.ts";
 export * from "./client.ts";

@@ -1,10 +1,11 @@
-import type {
-  BackendHealth,
-  BackendRegistration,
-  Model,
-  ModelPrice,
-  Params,
-  Result,
+import {
+  abilitiesOf,
+  type BackendHealth,
+  type BackendRegistration,
+  type Model,
+  type ModelPrice,
+  type Params,
+  type Result,
 } from "@model-gateway/client";
 import { act, CliError, type Command, type Invocation, needed, text, UsageError } from "../command.ts";
 import type { Connection } from "../connection.ts";
@@ -344,7 +345,7 @@ export const models: Command = {
   async run({ output, connection }) {
     const list = await callableModels(connection);
     const catalogue = connection.isSignedIn ? await (await connection.signedIn()).call("models.list") : [];
-    const abilities = new Map(catalogue.map(({ id, capabilities }: Known) => [id, capabilities]));
+    const abilities = new Map(catalogue.map((model: Known) => [model.id, abilitiesOf(model)]));
     // Of a model that only makes videos a price by the token says nothing.
     const perMillion = ({ id, price }: CallableModel, usd: number | null) =>
       abilities.get(id)?.join() === "video" ? "by the video" : (usd?.toString() ?? withoutPrice(price));

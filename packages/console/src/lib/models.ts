@@ -1,30 +1,8 @@
-import type { Result } from "@model-gateway/client";
+import { abilitiesOf, type Result } from "@model-gateway/client";
 import { api } from "./api.ts";
 import { type Query, useQuery } from "./query.ts";
 
 export type KnownModel = Result<"models.list">[number];
-
-/** What a model's name says that it does, where its server does more than one thing and does not tell which. */
-const BY_NAME: readonly (readonly [RegExp, string])[] = [
-  [/embed|\b(bge|gte|e5)-/i, "embeddings"],
-  [/rerank/i, "rerank"],
-  [/whisper|transcri/i, "transcription"],
-  [/\btts\b|speech/i, "speech"],
-  [/realtime/i, "realtime"],
-  [/moderation/i, "moderation"],
-  [/dall-e|\bimage|flux|diffusion/i, "images"],
-  [/video|[ti]2v\b|\bwan\d/i, "video"],
-];
-
-const TOLD: ReadonlySet<string> = new Set(["chat", "video"]);
-
-export function abilitiesOf({ id, capabilities }: Pick<KnownModel, "id" | "capabilities">): string[] {
-  const [, named] =
-    BY_NAME.find(([words, ability]) => capabilities.includes(ability) && words.test(id)) ?? [];
-  if (named) return [named];
-  // Of engines on nodes it is known whether they make videos; of servers with chats the rest is not.
-  return capabilities.includes("chat") ? capabilities.filter((each) => TOLD.has(each)) : capabilities;
-}
 
 /** Every model and model route that there is a backend for, with what each can do. */
 export const useKnownModels = (): Query<KnownModel[]> =>

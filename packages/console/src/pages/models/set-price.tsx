@@ -1,9 +1,8 @@
-import type { Result } from "@model-gateway/client";
+import { abilitiesOf, type Result } from "@model-gateway/client";
 import { useState } from "react";
 import { api } from "../../lib/api.ts";
 import { backendsChanged } from "../../lib/backends.ts";
 import { money } from "../../lib/format.ts";
-import { abilitiesOf } from "../../lib/models.ts";
 import { useQuery } from "../../lib/query.ts";
 import { toast } from "../../lib/toast.ts";
 import { Told } from "../../lib/told.ts";

@@ -9,7 +9,7 @@ export class EventQueue {
   #isEnded = false;
 
   /** Resolves when the event is handled; false when the queue is full. Fails as `run` does. */
-  async push(event: Record<string, unknown>, run: () => Promise<void>): Promise<boolean> {
+  async push(event: Record<string, unknown>, run: () => Promise<unknown>): Promise<boolean> {
     const chars = this.#events === 0 ? 0 : JSON.stringify(event).length;
     if (this.#events > EVENTS_MAX || this.#chars + chars > CHARS_MAX) return false;
     this.#events++;

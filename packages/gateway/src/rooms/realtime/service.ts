@@ -76,9 +76,16 @@ interface Owner {
   lastPayer?: Payer;
 }
 
+interface End {
+  reason: string;
+  code?: string;
+}
+
+type Left = End & { leftBy: "upstream" | "us" };
+
 interface SessionListener {
   event(session: VoiceSession, event: ServerEvent): void;
-  ended(session: VoiceSession, end: { reason: string; code?: string }): void;
+  ended(session: VoiceSession, end: End): void;
 }
 
 export interface SocketSession {
@@ -88,7 +95,7 @@ export interface SocketSession {
 
 export interface SocketListener {
   event(event: Record<string, unknown>): void;
-  ended(end: { reason: string; code?: string }): void;
+  ended(end: End): void;
 }
 
 interface VoiceSession {
@@ -357,17 +364,14 @@ export class Realtime {
       return;
     }
     session.meter.check(event);
+    const send = (sent: Record<string, unknown>) => session.link?.send(sent) ?? false;
+    const pass = async () => (await session.meter.client(event, send)) || fail("app_error", QUEUE_FULL);
     try {
-      if (!(await session.up.push(event, () => this.#sendUp(session, event)))) fail("app_error", QUEUE_FULL);
+      if (!(await session.up.push(event, pass))) fail("app_error", QUEUE_FULL);
     } catch (error) {
       if (UNPAID.has(toServiceError(error).kind)) this.#failed(session, error);
       throw error;
     }
-  }
-
-  async #sendUp(session: VoiceSession, event: Record<string, unknown>): Promise<void> {
-    const send = (sent: Record<string, unknown>) => session.link?.send(sent) ?? false;
-    if (!(await session.meter.client(event, send))) fail("app_error", QUEUE_FULL);
   }
 
   /** False when there is no such session of the caller's. */
@@ -383,17 +387,15 @@ export class Realtime {
     return true;
   }
 
-  close(): void {
+  async close(): Promise<void> {
     this.#endWatch();
-    for (const session of [...this.#sessions.values()]) this.#close(session);
+    await Promise.all([...this.#sessions.values()].map((session) => this.#close(session)));
   }
 
-  #close(
-    session: VoiceSession,
-    { reason, code }: { reason: string; code?: string } = { reason: "stopped" },
-  ): void {
-    this.#remove(session, { reason, code, leftBy: "us" });
+  #close(session: VoiceSession, end: End = { reason: "stopped" }): Promise<void> | undefined {
+    const settled = this.#remove(session, { ...end, leftBy: "us" });
     session.link?.close();
+    return settled;
   }
 
   /** Ends a session that cannot be paid, or cannot go on for another reason. */
@@ -407,10 +409,9 @@ export class Realtime {
   /** Events that arrived before the upstream hung up are delivered first. */
   #hungUp(session: VoiceSession, told: string): void {
     const reason = hideSecrets(told).slice(0, REASON_CHARS_MAX);
-    const remove = async () => this.#remove(session, { reason, leftBy: "upstream" });
-    session.down.push({}, remove).then(async (isTaken) => {
-      if (!isTaken) await remove();
-    });
+    // Not waited for: it settles when this one has left the queue.
+    const remove = async () => void this.#remove(session, { reason, leftBy: "upstream" });
+    session.down.push({}, remove).then((isTaken) => isTaken || remove());
   }
 
   /** Ends the sessions of this user, key or group, or of anyone, who may no longer use the service. */
@@ -432,17 +433,19 @@ export class Realtime {
       if (session.lastClientEventMs < limitMs) this.#close(session);
   }
 
-  #remove(
-    session: VoiceSession,
-    { reason, code, leftBy }: { reason: string; code?: string; leftBy: "upstream" | "us" },
-  ): void {
-    if (!this.#sessions.delete(session.id)) return;
+  #remove(session: VoiceSession, { leftBy, ...end }: Left): Promise<void> | undefined {
+    if (!this.#sessions.delete(session.id)) return undefined;
     session.up.end();
-    session.meter.close(leftBy);
     session.served?.();
-    noteEnd(session, { reason, code, leftBy });
-    this.options.log.debug("realtime session ended", { session_id: session.id, reason });
-    session.listener.ended(session, { reason, code });
+    // What the upstream has told by now is settled as it was told.
+    const settle = async () => {
+      session.meter.close(leftBy);
+      noteEnd(session, { ...end, leftBy });
+    };
+    const settled = session.down.push({}, settle).then((isTaken) => (isTaken ? undefined : settle()));
+    this.options.log.debug("realtime session ended", { session_id: session.id, reason: end.reason });
+    session.listener.ended(session, end);
+    return settled;
   }
 
   #forward(session: VoiceSession, event: ServerEvent): void {
@@ -490,10 +493,7 @@ function notFound(): never {
 }
 
 /** A session that was opened has been answered, unless something other than its owner ended it. */
-function noteEnd(
-  { record }: VoiceSession,
-  { reason, code, leftBy }: { reason: string; code?: string; leftBy: "upstream" | "us" },
-): void {
+function noteEnd({ record }: VoiceSession, { reason, code, leftBy }: Left): void {
   if (!record?.detached) return;
   if (code) record.refused(new ServiceError(code as ErrorName, reason));
   else if (leftBy === "upstream")
