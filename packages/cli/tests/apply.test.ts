@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
 import { until } from "@model-gateway/testing/until.ts";
@@ -174,6 +174,17 @@ settings:
   );
   expect(await bad(`${bomb.join("\n")}\n`)).toMatch(/gateway\.yaml:1: .*alias/);
   expect((await shell.run(["export"])).out).toBe(before);
+});
+
+test("a login left over from other data gives way to the one of the environment, at the first command", async () => {
+  const saved = join(shell.dir, "config/model-gateway/session.json");
+  expect((await shell.run(["whoami"])).err).toBe("");
+  const before = JSON.parse(readFileSync(saved, "utf8"));
+  const session = { ...before.session, accessToken: "of.other.data", refreshToken: "of-other-data" };
+  writeFileSync(saved, JSON.stringify({ ...before, session }));
+  const { code, out, err } = await shell.run(["whoami"]);
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  expect(out).toContain("operator@example.com");
 });
 
 test("two who apply a file at once make each group once", async () => {
