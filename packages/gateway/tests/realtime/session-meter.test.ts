@@ -46,6 +46,7 @@ class Bench {
       "turn_detection",
       "speed",
       "tools",
+      "tracing",
     ],
     limits: { outputTokensMax: 100, contextTokens: null },
     ids: randomIds,
@@ -1277,6 +1278,62 @@ describe("what the next response reads", () => {
         [4_000, 5],
         [4_000, 5],
         [4_173, 0],
+      ],
+    ],
+    ...([{}, { input: [], instructions: "" }] as const).map(
+      (own): Case => [
+        `the conversation, where speech was answered before what was asked for with ${JSON.stringify(own)}`,
+        async (bench) => {
+          await bench.tell("session.updated", { session: { instructions: words(5_000) } });
+          await bench.commit(100, { item_id: "i" });
+          await bench.append(10);
+          await bench.ask(own);
+          const { event_id } = bench.lastSent;
+          await bench.tell("input_audio_buffer.speech_started", { audio_start_ms: 100_000 });
+          await bench.tell("input_audio_buffer.speech_stopped", { audio_end_ms: 110_000 });
+          await bench.tell("input_audio_buffer.committed", { item_id: "j" });
+          await bench.created("next", "c");
+          await bench.tell("error", { error: { message: "already active", event_id } });
+        },
+        [[6_300, 0]],
+      ],
+    ),
+    [
+      "what was typed while it was spoken over an answer, and answered without it",
+      async (bench) => {
+        await bench.ask();
+        await bench.created("first", "c");
+        await bench.append(10);
+        await bench.client(item(600));
+        await bench.done("first", usage(2, 10), { status: "cancelled" });
+        await bench.tell("input_audio_buffer.speech_started", { audio_start_ms: 0 });
+        await bench.tell("input_audio_buffer.speech_stopped", { audio_end_ms: 10_000 });
+        await bench.tell("input_audio_buffer.committed", { item_id: "j" });
+        await bench.created("second", "c");
+        await bench.done("second", usage(112, 10));
+        await next(bench);
+      },
+      [
+        [2, 10],
+        [112, 10],
+        [756, 0],
+      ],
+    ],
+    [
+      "the conversation, after settings that no model reads, which a response takes back for itself",
+      async (bench) => {
+        await bench.client({ type: "session.update", session: { tracing: { metadata: words(5_000) } } });
+        await bench.tell("session.updated", { session: { instructions: "" } });
+        await bench.commit(60, { item_id: "i" });
+        await bench.ask();
+        await bench.created("first", "c");
+        await bench.done("first", usage(2_000, 10));
+        await bench.ask({ tracing: null });
+        await bench.created("next", "c");
+      },
+      [
+        [2_000, 10],
+        [5_814, 0],
       ],
     ],
     [

@@ -28,7 +28,7 @@ const KINDS = new Uint8Array(0x10000).fill(RARE_3).fill(RARE_2, 0, 0x800).fill(S
 const RANGES: Readonly<Record<number, readonly number[]>> = {
   [SPACE]: [0x20, 0x21],
   [TAB]: [0x09, 0x0a],
-  [LINE]: [0x0a, 0x0b, 0x0d, 0x0e],
+  [LINE]: [0x0a, 0x0b],
   [DIGIT]: [0x30, 0x3a],
   [CAPITAL]: [0x41, 0x5b],
   [SMALL]: [0x61, 0x7b],
@@ -60,13 +60,13 @@ for (const [kind, ranges] of Object.entries(RANGES))
  */
 function weightAfter(before: number, kind: number): number {
   switch (kind) {
-    // Runs of white space are one token, but not where its kinds take turns; lines begin with it, and do not end with it.
+    // Runs of white space are few tokens, but not where its kinds take turns; lines begin with it, and do not end with it.
     case SPACE:
-      return before === SPACE || before === LINE ? 0 : before === TAB ? 500 : 160;
+      return before === SPACE || before === LINE ? 8 : before === TAB ? 500 : 160;
     case TAB:
-      return before === TAB || before === LINE ? 0 : before === SPACE ? 1_000 : 160;
+      return before === TAB || before === LINE ? 63 : before === SPACE ? 1_000 : 160;
     case LINE:
-      return before === LINE ? 0 : before === SPACE || before === TAB ? 1_000 : 160;
+      return before === LINE ? 63 : before === SPACE || before === TAB ? 1_000 : 160;
     case SMALL:
       return before === DIGIT ? 470 : 220;
     case CAPITAL:
@@ -113,7 +113,7 @@ const STEPS = Uint32Array.from({ length: STATES << KIND_BITS }, (_, at) => {
 });
 
 const BACKSLASH = 92;
-const [SMALL_N, SMALL_R, SMALL_T, SMALL_U] = [110, 114, 116, 117];
+const [SMALL_N, SMALL_T, SMALL_U] = [110, 116, 117];
 const HEX_DIGITS = 4;
 const hexDigit = (unit: number): number => (unit <= 57 ? unit - 48 : (unit | 32) - 87);
 
@@ -167,7 +167,7 @@ export class TokenCounter {
           unit = hexAt(json, i + 1);
           i += HEX_DIGITS;
           // \b, \f, \n, \r and \t; the other escapes are the character itself.
-        } else if (unit > 96) unit = unit === SMALL_T ? 9 : unit === SMALL_N || unit === SMALL_R ? 10 : 12;
+        } else if (unit > 96) unit = unit === SMALL_T ? 9 : unit === SMALL_N ? 10 : 13;
       } else if (unit > 127) unit = unitAt(json, i);
       const step = STEPS[state | KINDS[unit]!]!;
       weight = (weight + (step >>> WEIGHT_SHIFT)) | 0;

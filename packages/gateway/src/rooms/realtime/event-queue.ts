@@ -15,20 +15,16 @@ export class EventQueue {
     this.#events++;
     this.#chars += chars;
     const handled = this.#last.then(() => (this.#isEnded ? undefined : run()));
-    this.#last = handled.then(
-      () => this.#left(chars),
-      () => this.#left(chars),
-    );
+    const left = () => {
+      this.#events--;
+      this.#chars -= chars;
+    };
+    this.#last = handled.then(left, left);
     await handled;
     return true;
   }
 
   end(): void {
     this.#isEnded = true;
-  }
-
-  #left(chars: number): void {
-    this.#events--;
-    this.#chars -= chars;
   }
 }

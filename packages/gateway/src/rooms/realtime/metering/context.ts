@@ -80,9 +80,11 @@ export class SessionContext {
     this.transcripts = new Transcripts(this.formats);
   }
 
-  /** But those that a response has of its own. */
+  /** But instructions and tools that a response has of its own. */
   settingsTokens(own: object = {}): number {
-    const read = [...this.#settings].filter(([name]) => !Object.hasOwn(own, name));
+    const read = [...this.#settings].filter(
+      ([name]) => !/^(instructions|tools)$/.test(name) || !Object.hasOwn(own, name),
+    );
     return read.reduce((sum, [, tokens]) => sum + tokens, 0);
   }
 
@@ -319,8 +321,8 @@ export class SessionContext {
     const before = this.#conversationTokens;
     if (isReported) {
       this.#earlyTokens = 0;
-      this.#sentTokens = 0;
       const since = Math.max(0, before - read.committedTokens);
+      this.#sentTokens = Math.min(this.#sentTokens, since);
       // The reported input includes the settings, which are counted separately, and are only estimated.
       const readTokens = Math.max(promptTokens - read.settingsTokens, read.committedTokens);
       this.#conversationTokens = Math.min(promptTokens, readTokens) + completionTokens + since;

@@ -22,8 +22,6 @@ const OUTPUT_TOKENS_UNKNOWN = 8_192;
 const CONTEXT_TOKENS_UNKNOWN = 128_000;
 /** Of one session, whose ids are remembered. */
 const SETTLED_MAX = 1_000;
-/** Of a response whose upstream gives it none. */
-const NO_ID = "";
 /** Transcripts are settled whenever they reach about this many tokens. */
 const TRANSCRIBED_TOKENS_MAX = 10_000;
 /** The calls of a server of tools are in no response: they may come after it. */
@@ -61,7 +59,7 @@ const ANSWERED: ReadonlySet<unknown> = new Set([
 export class SessionMeter {
   readonly #context: SessionContext;
   readonly #asked = new AskedEvents();
-  /** Responses that the upstream has begun. */
+  /** Responses that the upstream has begun; of those without an id, the last. */
   readonly #turns = new Map<string, Turn>();
   /** Responses that are settled: what is told of them again is not passed on, and charged where it is more. */
   readonly #closed = new BoundedMap<string, ClosedTurn>(SETTLED_MAX);
@@ -248,7 +246,7 @@ export class SessionMeter {
 
   /** Engines may begin another response by an id that they had before, or by none. */
   async #created(id: string | null, { response }: ServerEvent): Promise<Turn> {
-    let turn = this.#turns.get(id ?? NO_ID);
+    let turn = this.#turns.get(id ?? "");
     // By an id that is in use, a beginning is told twice, unless the client has cancelled that response.
     const isAnother = turn?.isCancelled || (id === null && turn?.isCreated);
     if (turn && isAnother) this.#close(turn, turn.brokenOff());
@@ -265,7 +263,11 @@ export class SessionMeter {
 
   /** A new response is one that the client asked for, else the upstream started it. */
   async #begin(id: string | null, isApart?: boolean): Promise<Turn> {
-    const asked = this.#asked.begin(isApart, { alsoGivenUp: !this.#context.isAnswerDue });
+    const { isAnswerDue } = this.#context;
+    // The upstream answers speech: what the client asked for was too late, or comes after it.
+    const isOther = isApart === false && isAnswerDue;
+    if (isOther) this.#doubt();
+    const asked = isOther ? undefined : this.#asked.begin(isApart, { alsoGivenUp: !isAnswerDue });
     // The error was about another one.
     if (asked?.isDoubted) this.#doubt();
     if (!asked) this.#context.answered();
@@ -277,7 +279,7 @@ export class SessionMeter {
     const { committedTokens, settingsTokens } = turn.read;
     if (now.promptTokens > turn.read.promptTokens)
       Object.assign(turn.read, now, { committedTokens, settingsTokens });
-    this.#turns.set(id ?? NO_ID, turn);
+    this.#turns.set(id ?? "", turn);
     return turn;
   }
 
@@ -310,20 +312,19 @@ export class SessionMeter {
   #ended(turn: Turn, event: ServerEvent): void {
     const { isAbsurd, ...usage } = turn.ended(event);
     this.#close(turn, usage);
-    const { requestId } = turn;
-    const { estimated, promptTokens } = usage;
     const { limits, suspect } = this.options;
-    if (isAbsurd) suspect("impossible usage figures; the gateway's own count was charged instead", requestId);
-    else if (!estimated && promptTokens > (limits.contextTokens ?? Number.POSITIVE_INFINITY))
+    if (isAbsurd)
+      suspect("impossible usage figures; the gateway's own count was charged instead", turn.requestId);
+    else if (!usage.estimated && usage.promptTokens > (limits.contextTokens ?? Number.POSITIVE_INFINITY))
       suspect(
-        `${promptTokens} input tokens, more than the model's context window of ${limits.contextTokens}`,
-        requestId,
+        `${usage.promptTokens} input tokens, more than the model's context window of ${limits.contextTokens}`,
+        turn.requestId,
       );
   }
 
   #close(turn: Turn, usage: TurnUsage): void {
     const { id, isApart, hasOwnInput, read, endedBy } = turn;
-    this.#turns.delete(id ?? NO_ID);
+    this.#turns.delete(id ?? "");
     this.#remember(id, { ...usage, endedBy });
     this.#end(turn, usage);
     this.#context.formats.isUsed ||= (usage.audioOutputTokens ?? 0) > 0;
