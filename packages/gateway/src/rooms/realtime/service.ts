@@ -76,16 +76,16 @@ interface Owner {
   lastPayer?: Payer;
 }
 
-interface End {
+interface SessionEnd {
   reason: string;
   code?: string;
 }
 
-type Left = End & { leftBy: "upstream" | "us" };
+type Left = SessionEnd & { leftBy: "upstream" | "us" };
 
 interface SessionListener {
   event(session: VoiceSession, event: ServerEvent): void;
-  ended(session: VoiceSession, end: End): void;
+  ended(session: VoiceSession, end: SessionEnd): void;
 }
 
 export interface SocketSession {
@@ -95,7 +95,7 @@ export interface SocketSession {
 
 export interface SocketListener {
   event(event: Record<string, unknown>): void;
-  ended(end: End): void;
+  ended(end: SessionEnd): void;
 }
 
 interface VoiceSession {
@@ -392,7 +392,7 @@ export class Realtime {
     await Promise.all([...this.#sessions.values()].map((session) => this.#close(session)));
   }
 
-  #close(session: VoiceSession, end: End = { reason: "stopped" }): Promise<void> | undefined {
+  #close(session: VoiceSession, end: SessionEnd = { reason: "stopped" }): Promise<void> | undefined {
     const settled = this.#remove(session, { ...end, leftBy: "us" });
     session.link?.close();
     return settled;
