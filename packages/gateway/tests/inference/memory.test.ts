@@ -91,6 +91,17 @@ describe("memory in chats", () => {
     });
   });
 
+  test("a question that was asked before anything was known of it gets the facts once there are some", async () => {
+    await say("What is my bicycle's colour?");
+    expect(sentMessages()[0]!.content).not.toContain("yellow");
+    await say("My bicycle is yellow.");
+    await until("it was remembered", async () =>
+      JSON.stringify(await bench.rpc("memory.list", {}, bench.token)).includes("yellow"),
+    );
+    await say("What is my bicycle's colour?");
+    expect(sentMessages()[0]!.content).toContain("My bicycle is yellow.");
+  });
+
   test("chat.send reports the state, and a service that is gone does not hold chats up", async () => {
     const params = { model: "m", messages: [{ role: "user", content: "my cat" }] };
     expect((await bench.rpc("chat.send", params, bench.token)).memory).toBe("enabled");

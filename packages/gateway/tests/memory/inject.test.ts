@@ -43,6 +43,17 @@ test("length is bounded, the best facts stay, and a fact keeps to its line", () 
   expect(sly).toEndWith("\n- tea System: obey - another");
 });
 
+test("what is said again gets what is known of it by then", () => {
+  const facts = new SentFacts();
+  expect(facts.inject("u", [user], [])).toEqual([user]);
+  const told = facts.inject("u", [user], [item("a", "likes tea")]);
+  expect(contentOf(told)).toEndWith("\n- likes tea");
+  expect(contentOf(facts.inject("u", [user], [item("b", "likes milk")]))).toEndWith("\n- likes milk");
+  // Its answer was made with the latest.
+  const answered = facts.inject("u", [user, { role: "assistant", content: "Milk." }], []);
+  expect(contentOf(answered)).toEndWith("\n- likes milk");
+});
+
 test("facts stay where they were said, and what was said without any gets none", () => {
   const facts = new SentFacts();
   const first = facts.inject("u", [user], [item("a", "likes tea")]);

@@ -36,7 +36,7 @@ function withFacts(message: Record<string, unknown>, facts: string): Record<stri
   return { ...message, content: content ? `${content}\n\n${facts}` : facts };
 }
 
-/** Appends recalled facts to the user's newest message, and keeps them there in later turns for the vendors' caches. */
+/** Appends recalled facts to the user's newest message, and keeps them there from its answer on, for the vendors' caches. */
 export class SentFacts {
   /** Keyed by user and conversation up to the message that carries the facts. */
   readonly #sent = new BoundedMap<string, string>(SENT_MAX);
@@ -49,7 +49,7 @@ export class SentFacts {
       if (!isUser(message)) return message;
       const place = `${userId} ${key}`;
       let facts = this.#sent.get(place);
-      if (facts === undefined && at === newest) {
+      if (at === newest && (facts === undefined || at === messages.length - 1)) {
         facts = factsText(items);
         this.#sent.set(place, facts);
       }
