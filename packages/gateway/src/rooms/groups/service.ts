@@ -93,13 +93,12 @@ export class Groups {
 
   async get(call: InGroup) {
     const { db, usage, clock } = this.options;
-    const { groupId, actor } = call;
+    await usage.settled();
     const group = await accessGroup(db, { ...call, need: "member" });
     const members = await store.members(db, group);
-    await usage.settled();
-    const { month, monthNanoUsd } = await usage.store.keySpend(memberId(groupId, actor.userId));
+    const { month, monthNanoUsd } = await usage.store.keySpend(memberId(call.groupId, call.actor.userId));
     const my_month_usd = month === utcMonth(clock.now()) ? monthNanoUsd / NANO_PER_USD : 0;
-    return { group, members, models: await this.#lists(db, groupId), my_month_usd };
+    return { group, members, models: await this.#lists(db, call.groupId), my_month_usd };
   }
 
   async update(call: InGroup, patch: GroupPatch): Promise<SeenGroup> {
@@ -234,6 +233,7 @@ class Credits {
 
   async balance(call: InGroup): Promise<Statement> {
     await accessGroup(this.options.db, call);
+    await this.options.usage.settled();
     return this.options.ledger.statement(pool(call.groupId));
   }
 

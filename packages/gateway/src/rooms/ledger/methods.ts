@@ -40,11 +40,11 @@ export const self = defineMethod({
   handler: async ({ actor, rooms }) => {
     const wallet = actor && ({ type: "user", id: actor.userId } as const);
     const account = wallet ?? ({ type: "system", id: "issued" } as const);
-    const statement = await rooms.ledger.statement(wallet);
+    await rooms.usage.settled();
     const debts = actor ? await rooms.ledger.debtsOf(actor.userId) : [];
     const group_debts = debts
       .filter((debt) => debt.account.type === "group")
       .map((debt) => ({ group_id: debt.account.id, points: debt.points }));
-    return { account, ...statement, group_debts };
+    return { account, ...(await rooms.ledger.statement(wallet)), group_debts };
   },
 });
