@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { freePort } from "@model-gateway/testing/services.ts";
+import { RUNTIME_OPTIONS } from "../../packages/cli/src/service/runtime.ts";
 import { openStorage } from "../../packages/gateway/src/storage/index.ts";
 import { seedUsage } from "../growth-seed.ts";
 import { startCommand, stop, untilReady } from "./processes.ts";
@@ -59,7 +60,7 @@ export const rpc = (url: string, method: string, params: unknown, bearer?: strin
 
 /** Everything on, and limits that are checked and refuse nobody. */
 export const gatewaySettings = ({ port, dataDir }: { port: number; dataDir: string }) => ({
-  BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
+  ...RUNTIME_OPTIONS,
   SERVICE_PORT: String(port),
   SERVICE_DATA_DIR: dataDir,
   SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,

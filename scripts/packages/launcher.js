@@ -45,8 +45,13 @@ if (bun === undefined) {
 const program = join(dirname(fileURLToPath(import.meta.url)), "..", "lib", "main.js");
 const child = spawn(bun, [program, ...process.argv.slice(2)], {
   stdio: "inherit",
-  // Read once, before any code runs; without it 256 requests to upstreams are the most at a time.
-  env: { BUN_CONFIG_MAX_HTTP_REQUESTS: "65336", ...process.env },
+  // What packages/cli/src/service/runtime.ts explains; with it the program need not start itself again.
+  env: {
+    BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
+    BUN_JSC_forceCodeBlockLiveness: "1",
+    BUN_JSC_numberOfGCMarkers: "2",
+    ...process.env,
+  },
 });
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
   // A terminal sends SIGINT to the child too, and a second one would end it at once.

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { until } from "@model-gateway/testing/until.ts";
 import manifest from "../../package.json" with { type: "json" };
+import { RUNTIME_OPTIONS } from "../../packages/cli/src/service/runtime.ts";
 
 const ROOT = join(import.meta.dir, "../..");
 
@@ -69,11 +70,39 @@ test.if(process.platform === "linux")(
   },
 );
 
-test("the limit is in the environment file that the scripts name", async () => {
-  const file = /--env-file=(\S+)/.exec(manifest.scripts.start)![1]!;
-  const read = Bun.spawnSync(
-    [process.execPath, `--env-file=${file}`, "-p", "process.env.BUN_CONFIG_MAX_HTTP_REQUESTS"],
-    { cwd: ROOT, env: { PATH: process.env.PATH! } },
-  );
-  expect(read.stdout.toString().trim()).toBe("65336");
+test.each([
+  ["npm start", ["scripts/start.ts"]],
+  ["model-gateway serve", ["packages/cli/src/main.ts", "serve"]],
+])("%s has the runtime's options", async (_, command) => {
+  const { BUN_CONFIG_MAX_HTTP_REQUESTS: _read, ...options } = RUNTIME_OPTIONS;
+  const started = Bun.spawn([process.execPath, ...command, "--version"], {
+    cwd: ROOT,
+    env: { PATH: process.env.PATH!, BUN_JSC_dumpOptions: "2" },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  expect((await new Response(started.stdout).text()).trim()).toMatch(/^\d+\.\d+\.\d+$/);
+  // Each start of the runtime lists its options: the first one without them.
+  const listed = await new Response(started.stderr).text();
+  const values = Object.keys(options).map((name) => {
+    const all = [...listed.matchAll(new RegExp(`^ *${name.replace("BUN_JSC_", "")}=(\\w+)`, "gm"))];
+    return [name, all.at(-1)![1]!.replace("true", "1")];
+  });
+  expect(Object.fromEntries(values)).toEqual(options);
+});
+
+test("who sets one of these options keeps that value", async () => {
+  const started = Bun.spawn([process.execPath, "scripts/start.ts", "--version"], {
+    cwd: ROOT,
+    env: { PATH: process.env.PATH!, BUN_JSC_numberOfGCMarkers: "1", BUN_JSC_dumpOptions: "2" },
+    stderr: "pipe",
+  });
+  const listed = await new Response(started.stderr).text();
+  expect([...listed.matchAll(/numberOfGCMarkers=(\d+)/g)].map(([, value]) => value)).toEqual(["1", "1"]);
+});
+
+test("the launcher of the npm package gives the same options", async () => {
+  const launcher = await Bun.file(join(ROOT, "scripts/packages/launcher.js")).text();
+  for (const [name, value] of Object.entries(RUNTIME_OPTIONS))
+    expect(launcher).toContain(`${name}: "${value}"`);
 });
