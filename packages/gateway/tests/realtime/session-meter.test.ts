@@ -1336,6 +1336,55 @@ describe("what the next response reads", () => {
         [5_814, 0],
       ],
     ],
+    ...([0, 1] as const).map(
+      (before): Case => [
+        `what came with it, if it began after speech that nobody answered, and after ${before} others`,
+        async (bench) => {
+          await bench.tell("session.updated", { session: { instructions: "", tools: [] } });
+          await bench.speaks(10);
+          await bench.tell("input_audio_buffer.committed", { item_id: "i" });
+          for (let i = 0; i < before; i++) {
+            await bench.ask();
+            await bench.created(`r${i}`, "c");
+            await bench.done(`r${i}`, usage(100, 10));
+          }
+          await bench.ask({ instructions: words(5_000) });
+          await bench.created("next", "c");
+          bench.clock.advance(31_000);
+        },
+        before === 0
+          ? [[5_303, 0]]
+          : [
+              [100, 10],
+              [5_313, 0],
+            ],
+      ],
+    ),
+    [
+      "no more than there is, where something was typed before speech that was answered twice",
+      async (bench) => {
+        await bench.client(item(600));
+        for (let i = 0; i < 3; i++) {
+          await bench.speaks(10, { fromSeconds: i * 10 });
+          await bench.tell("input_audio_buffer.committed", { item_id: `i${i}` });
+          await bench.created(`r${i}`, "c");
+          if (i < 2) await bench.done(`r${i}`, usage(726 + i * 110, 10));
+        }
+      },
+      [
+        [726, 10],
+        [836, 10],
+        [946, 0],
+      ],
+    ],
+    [
+      "the session's settings, where its own are null",
+      async (bench) => {
+        await bench.tell("session.updated", { session: { instructions: words(5_000) } });
+        await bench.ask({ instructions: null });
+      },
+      [[5_203, 0]],
+    ],
     [
       "no instructions that the upstream has refused",
       async (bench) => {

@@ -26,8 +26,8 @@ export class AskedEvents {
   #events: AskedEvent[] = [];
 
   /** Responses that are expected to begin. */
-  get responseCount(): number {
-    return this.#events.filter(({ turn, isGivenUp }) => turn && !isGivenUp).length;
+  get turns(): Turn[] {
+    return this.#events.flatMap(({ turn, isGivenUp }) => (turn && !isGivenUp ? turn : []));
   }
 
   add(event: AskedEvent): void {

@@ -27,9 +27,10 @@ const DETECTED_WITHIN_MS = 30_000;
 /** What a response reads. */
 export interface Read {
   promptTokens: number;
-  /** Of it, all but the settings; and of that, what was not audio that nobody had committed. */
+  /** Of it, all but the settings; of that, what was committed and not missed; what it may have missed. */
   conversationTokens: number;
   committedTokens: number;
+  sentTokens: number;
   /** The settings, as far as it is sure to read them. */
   settingsTokens: number;
   /** Said in the session until then. */
@@ -81,9 +82,9 @@ export class SessionContext {
   }
 
   /** But instructions and tools that a response has of its own. */
-  settingsTokens(own: object = {}): number {
+  settingsTokens(own: Record<string, unknown> = {}): number {
     const read = [...this.#settings].filter(
-      ([name]) => !/^(instructions|tools)$/.test(name) || !Object.hasOwn(own, name),
+      ([name]) => !/^(instructions|tools)$/.test(name) || (own[name] ?? null) === null,
     );
     return read.reduce((sum, [, tokens]) => sum + tokens, 0);
   }
@@ -200,10 +201,8 @@ export class SessionContext {
     const saidBy = this.#updates > 0 ? "client" : "upstream";
     this.#adjust(rest, saidBy);
     // The vendor's default instructions are input of every response, too.
-    this.#configure(
-      { ...(instructions !== undefined && { instructions }), ...(tools !== undefined && { tools }) },
-      saidBy,
-    );
+    const told = Object.entries({ instructions, tools }).filter(([, value]) => value !== undefined);
+    this.#configure(Object.fromEntries(told), saidBy);
   }
 
   /** Speech, or the client's own commit. */
@@ -291,7 +290,7 @@ export class SessionContext {
   }
 
   /** The input of a response that starts now. One that the client asks for may also read what is not committed yet. */
-  read({ byClient, own = {} }: { byClient: boolean; own?: object }): Read {
+  read({ byClient, own }: { byClient: boolean; own?: Record<string, unknown> }): Read {
     if (!this.#tellsCommits && this.#bufferedSeconds > 0) {
       // Its transcript is owed once there is one.
       const seconds = this.#bufferedSeconds;
@@ -307,10 +306,12 @@ export class SessionContext {
     const unheardTokens = mayRead ? this.formats.tokensOf(this.#unheardSeconds, "input") : 0;
     const conversationTokens = this.#conversationTokens + unheardTokens + this.#earlyTokens;
     const settingsTokens = this.settingsTokens(own);
+    const sentTokens = byClient ? 0 : this.#sentTokens;
     return {
       promptTokens: Math.min(settingsTokens + conversationTokens, this.windowTokens),
       conversationTokens,
-      committedTokens: this.#conversationTokens - (byClient ? 0 : this.#sentTokens),
+      committedTokens: this.#conversationTokens - sentTokens,
+      sentTokens,
       settingsTokens,
       saidTokens: this.#saidTokens,
     };
@@ -322,7 +323,7 @@ export class SessionContext {
     if (isReported) {
       this.#earlyTokens = 0;
       const since = Math.max(0, before - read.committedTokens);
-      this.#sentTokens = Math.min(this.#sentTokens, since);
+      this.#sentTokens = Math.max(0, Math.min(this.#sentTokens - read.sentTokens, since));
       // The reported input includes the settings, which are counted separately, and are only estimated.
       const readTokens = Math.max(promptTokens - read.settingsTokens, read.committedTokens);
       this.#conversationTokens = Math.min(promptTokens, readTokens) + completionTokens + since;

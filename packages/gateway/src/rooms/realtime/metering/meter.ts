@@ -143,7 +143,7 @@ export class SessionMeter {
   }
 
   async #ask(event: Record<string, unknown>): Promise<Turn> {
-    if (this.#turns.size + this.#asked.responseCount >= RESPONSES_MAX)
+    if (this.#turns.size + this.#asked.turns.length >= RESPONSES_MAX)
       fail("app_error", `The session has ${RESPONSES_MAX} responses in progress; wait until some have ended`);
     const own = isObject(event.response) ? event.response : {};
     return this.#respond({ read: this.#readBy(own), own });
@@ -275,10 +275,8 @@ export class SessionMeter {
     turn.id = id;
     this.#context.begins(turn);
     // It may be a later one, or have waited, and so have read more.
-    const now = asked && !turn.hasOwnInput ? this.#readBy(turn.own) : turn.read;
-    const { committedTokens, settingsTokens } = turn.read;
-    if (now.promptTokens > turn.read.promptTokens)
-      Object.assign(turn.read, now, { committedTokens, settingsTokens });
+    if (asked && !turn.hasOwnInput) turn.mayHaveRead(this.#readBy(turn.own));
+    if (isOther || asked?.isDoubted) turn.others = this.#asked.turns;
     this.#turns.set(id ?? "", turn);
     return turn;
   }
@@ -305,6 +303,7 @@ export class SessionMeter {
     this.options.clock.after(BEGINS_WITHIN_MS, () => {
       const turn = this.#asked.giveUp(doubted);
       if (turn) this.#end(turn, null);
+      for (const each of this.#turns.values()) if (each.others.includes(turn!)) each.mayHaveRead(turn!.read);
     });
   }
 
@@ -359,15 +358,8 @@ export class SessionMeter {
     const { promptTokens: dueTokens, completionTokens } = transcripts.due;
     const promptTokens = dueTokens + bufferedTokens;
     if (promptTokens + completionTokens === 0) return;
-    const read = {
-      promptTokens,
-      conversationTokens: 0,
-      committedTokens: 0,
-      settingsTokens: 0,
-      saidTokens: 0,
-    };
     const bound = { promptTokens, outputTokensMax: 1, outputTokensMin: 1 };
-    this.#transcribed ??= await this.#admit(bound, { read, own: {} });
+    this.#transcribed ??= await this.#admit(bound, { read: { promptTokens } as Turn["read"], own: {} });
     const turn = this.#transcribed;
     turn.read.promptTokens = promptTokens;
     requireHeld(await turn.cover(completionTokens));

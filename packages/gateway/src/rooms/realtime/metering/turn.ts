@@ -63,6 +63,8 @@ export class Turn {
   eventId: string | null = null;
   /** By the upstream; null: none, or it has not begun. */
   id: string | null = null;
+  /** It may be one of these, that the client has asked for. */
+  others: readonly Turn[] = [];
 
   /** It is not added to the conversation. */
   readonly isApart: boolean;
@@ -82,6 +84,10 @@ export class Turn {
     this.heard = new Heard(formats);
     this.#heldTokens = admission.outputTokensHeld;
     this.#heldPromptTokens = read.promptTokens;
+  }
+
+  mayHaveRead({ promptTokens, conversationTokens }: Read): void {
+    if (promptTokens > this.read.promptTokens) Object.assign(this.read, { promptTokens, conversationTokens });
   }
 
   sent(): void {
