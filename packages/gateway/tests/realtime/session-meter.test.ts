@@ -964,6 +964,16 @@ describe("what is refused, cancelled, or never sent costs what the upstream did"
 });
 
 describe("what the next response reads", () => {
+  test("what a response brings is counted once, since it may be long", async () => {
+    let count = 0;
+    const tools = [{ toJSON: () => words(++count) }];
+    const bench = new Bench();
+    for (let i = 0; i < 3; i++) await bench.ask({ tools });
+    for (const id of ["r0", "r1"]) await bench.created(id, "c");
+    bench.left();
+    expect(count).toBe(3);
+  });
+
   const item = (count: number) => ({
     type: "conversation.item.create",
     item: { type: "message", content: [{ type: "input_text", text: words(count) }] },

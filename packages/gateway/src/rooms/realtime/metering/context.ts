@@ -35,6 +35,8 @@ export interface Read {
   settingsTokens: number;
   /** Said in the session until then. */
   saidTokens: number;
+  /** What the client sent for it alone, which is counted once. */
+  ownTokens: number;
 }
 
 /** The input of the next response: settings and the conversation so far, estimated until usage is reported. */
@@ -290,7 +292,7 @@ export class SessionContext {
   }
 
   /** The input of a response that starts now. One that the client asks for may also read what is not committed yet. */
-  read({ byClient, own }: { byClient: boolean; own?: Record<string, unknown> }): Read {
+  read({ own, ownTokens = 0 }: { own?: Turn["own"]; ownTokens?: number } = {}): Read {
     if (!this.#tellsCommits && this.#bufferedSeconds > 0) {
       // Its transcript is owed once there is one.
       const seconds = this.#bufferedSeconds;
@@ -302,11 +304,11 @@ export class SessionContext {
       early.seconds += earlier?.seconds ?? 0;
       this.#early = early;
     }
-    const mayRead = byClient || !this.#tellsCommits;
+    const mayRead = own || !this.#tellsCommits;
     const unheardTokens = mayRead ? this.formats.tokensOf(this.#unheardSeconds, "input") : 0;
     const conversationTokens = this.#conversationTokens + unheardTokens + this.#earlyTokens;
     const settingsTokens = this.settingsTokens(own);
-    const sentTokens = byClient ? 0 : this.#sentTokens;
+    const sentTokens = own ? 0 : this.#sentTokens;
     return {
       promptTokens: Math.min(settingsTokens + conversationTokens, this.windowTokens),
       conversationTokens,
@@ -314,6 +316,7 @@ export class SessionContext {
       sentTokens,
       settingsTokens,
       saidTokens: this.#saidTokens,
+      ownTokens,
     };
   }
 
@@ -339,8 +342,7 @@ export class SessionContext {
     read.conversationTokens += moreTokens;
     read.committedTokens += tokens;
     read.saidTokens = this.#saidTokens;
-    const { input: _, ...settings } = own;
-    const settingsTokens = this.settingsTokens(settings) + this.tokensIn(settings);
+    const settingsTokens = this.settingsTokens(own) + read.ownTokens;
     read.settingsTokens = this.#told && this.#updates > 0 ? 0 : settingsTokens;
   }
 }

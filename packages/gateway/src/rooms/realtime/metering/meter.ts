@@ -150,14 +150,14 @@ export class SessionMeter {
   }
 
   /** What a response that the client asks for reads now. */
-  #readBy(own: Record<string, unknown>): Turn["read"] {
-    const read = this.#context.read({ byClient: true, own });
+  #readBy(own: Turn["own"], ownTokens = this.#context.tokensIn(own)): Turn["read"] {
+    const read = this.#context.read({ own, ownTokens });
     const input = Array.isArray(own.input) ? own.input : null;
     const named = (input ?? []).flatMap((item) => item?.id ?? []);
     // With input of its own it reads those items of the conversation that it names, each as often.
     const again = input && named.length === 0 ? -1 : named.length - new Set(named).size;
     const tokens = Math.max(read.settingsTokens, read.promptTokens + again * read.conversationTokens);
-    read.promptTokens = tokens + this.#context.tokensIn(own);
+    read.promptTokens = tokens + ownTokens;
     return read;
   }
 
@@ -176,7 +176,7 @@ export class SessionMeter {
 
   /** One that the upstream has begun is owed, whoever left meanwhile and whatever is left to pay it. */
   async #begun(id: string | null, asked?: Pick<Turn, "read" | "own">): Promise<Turn> {
-    const { read, own } = asked ?? { read: this.#context.read({ byClient: false }), own: {} };
+    const { read, own } = asked ?? { read: this.#context.read(), own: {} };
     try {
       if (this.#refusal) throw this.#refusal;
       if (this.#turns.size >= RESPONSES_MAX)
@@ -275,7 +275,7 @@ export class SessionMeter {
     turn.id = id;
     this.#context.begins(turn);
     // It may be a later one, or have waited, and so have read more.
-    if (asked && !turn.hasOwnInput) turn.mayHaveRead(this.#readBy(turn.own));
+    if (asked && !turn.hasOwnInput) turn.mayHaveRead(this.#readBy(turn.own, turn.read.ownTokens));
     if (isOther || asked?.isDoubted) turn.others = this.#asked.turns;
     this.#turns.set(id ?? "", turn);
     return turn;
@@ -390,7 +390,7 @@ export class SessionMeter {
       if (isFree) this.#end(turn, null);
       else this.#close(turn, turn.brokenOff());
     }
-    if (leftBy === "us" && this.#context.isAnswerDue) this.#oweRead(this.#context.read({ byClient: false }));
+    if (leftBy === "us" && this.#context.isAnswerDue) this.#oweRead(this.#context.read());
   }
 }
 
