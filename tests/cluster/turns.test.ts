@@ -332,6 +332,14 @@ test("events of a voice session", async () => {
     ["lists", `{"type":"session.update","session":{"tools":[${repeated("[],", chars)}1]}}`],
     ["objects", `{"type":"conversation.item.create","item":{"content":[${repeated('{"a":1},', chars)}1]}}`],
     ["strings", `{"type":"conversation.item.create","item":{"content":[${repeated('"a",', chars)}1]}}`],
+    [
+      "texts",
+      `{"type":"conversation.item.create","item":{"content":[${repeated(`"${"a1".repeat(90)}",`, chars)}1]}}`,
+    ],
+    [
+      "long texts",
+      `{"type":"conversation.item.create","item":{"content":[${repeated(`"${"a1".repeat(MEGABYTE / 4)}",`, chars)}1]}}`,
+    ],
     ["numbers", `{"type":"session.update","session":{"tools":[${repeated("1,", MEGABYTE / 4)}1]}}`],
     ["brackets", repeated("[", chars)],
   ] as const) {

@@ -2,7 +2,7 @@ import type { MediaRates } from "../../../backends/contract.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { isObject, textOf } from "../../../kernel/json.ts";
 import type { UsageParts } from "../../../kernel/usage-parts.ts";
-import { estimateTokens } from "../../metering/index.ts";
+import { COUNTED_MAX, estimateTokens } from "../../metering/index.ts";
 import type { ServerEvent } from "../server-events.ts";
 import { type AskedEvents, BEGINS_WITHIN_MS } from "./asked.ts";
 import { AudioFormats, numberOf, type SaidBy } from "./audio.ts";
@@ -13,6 +13,7 @@ import type { Turn } from "./turn.ts";
 /** Settings that are tracked by name; vendors have about two dozen. */
 const SETTINGS_MAX = 256;
 const OTHER_SETTINGS = "";
+const OWN = /^(instructions|tools)$/;
 const DEPTH_MAX = 8;
 /** Media parts are never deeper than that, nor in tools, which are read whole, with their numbers. */
 const depthOf = (name: string, depth = 0) => (name === "tools" ? DEPTH_MAX + 1 : depth);
@@ -85,9 +86,7 @@ export class SessionContext {
 
   /** But instructions and tools that a response has of its own. */
   settingsTokens(own: Record<string, unknown> = {}): number {
-    const read = [...this.#settings].filter(
-      ([name]) => !/^(instructions|tools)$/.test(name) || (own[name] ?? null) === null,
-    );
+    const read = [...this.#settings].filter(([name]) => (own[name] ?? null) === null || !OWN.test(name));
     return read.reduce((sum, [, tokens]) => sum + tokens, 0);
   }
 
@@ -109,12 +108,14 @@ export class SessionContext {
     }
   }
 
-  /** Estimated tokens of settings or items; booleans and numbers do not count. */
-  tokensIn(value: unknown, depth = 0): number {
+  /** Estimated tokens of settings or items, a token a character after `left`; booleans and numbers do not count. */
+  tokensIn(value: unknown, depth = 0, left = { chars: COUNTED_MAX }): number {
+    if (typeof value === "string" && left.chars <= 0) return value.length;
+    left.chars -= textOf(value).length;
     if (typeof value === "string") return estimateTokens(value);
     if (typeof value !== "object" || value === null) return 0;
     if (Array.isArray(value) && depth <= DEPTH_MAX)
-      return value.reduce<number>((sum, each) => sum + this.tokensIn(each, depth + 1), 0);
+      return value.reduce<number>((sum, each) => sum + this.tokensIn(each, depth + 1, left), 0);
     if (depth > DEPTH_MAX) return estimateTokens(JSON.stringify(value).slice(1, -1));
     const { type } = value as { type?: unknown };
     let tokens = type === "input_image" ? this.rates.tokensPerImage : 0;
@@ -122,7 +123,7 @@ export class SessionContext {
       if (type === "input_image" && name === "image_url") continue;
       if (type === "input_audio" && name === "audio")
         tokens += this.formats.tokensOf(this.formats.secondsOf(textOf(content), "input"), "input");
-      else tokens += estimateTokens(name) + this.tokensIn(content, depthOf(name, depth + 1));
+      else tokens += this.tokensIn(name, 0, left) + this.tokensIn(content, depthOf(name, depth + 1), left);
     }
     return tokens;
   }
@@ -342,7 +343,6 @@ export class SessionContext {
     read.conversationTokens += moreTokens;
     read.committedTokens += tokens;
     read.saidTokens = this.#saidTokens;
-    const settingsTokens = this.settingsTokens(own) + read.ownTokens;
-    read.settingsTokens = this.#told && this.#updates > 0 ? 0 : settingsTokens;
+    read.settingsTokens = this.#told && this.#updates > 0 ? 0 : this.settingsTokens(own) + read.ownTokens;
   }
 }
