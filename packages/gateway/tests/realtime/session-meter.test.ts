@@ -1371,6 +1371,19 @@ describe("what the next response reads", () => {
       ],
     ),
     [
+      "what came with it, if it began after speech that nobody answered, and was cancelled, and no usage told",
+      async (bench) => {
+        await bench.tell("session.updated", { session: { instructions: "", tools: [] } });
+        await bench.speaks(10);
+        await bench.tell("input_audio_buffer.committed", { item_id: "i" });
+        await bench.ask({ instructions: words(5_000) });
+        await bench.created("next", "c");
+        await bench.tell("response.done", { response: { id: "next", status: "cancelled" } });
+        bench.clock.advance(31_000);
+      },
+      [[5_303, 0]],
+    ],
+    [
       "no more than there is, where something was typed before speech that was answered twice",
       async (bench) => {
         await bench.client(item(600));

@@ -4,7 +4,6 @@ import { unknownIn } from "../../../kernel/known-fields.ts";
 import { plainName } from "../../../kernel/member-name.ts";
 import { REQUEST_TOKENS_MAX } from "../../../kernel/usage-parts.ts";
 
-const UNLIMITED = "inf";
 /** The vendors' names for the output limit, as `plainName` makes them. */
 const LIMITS = new Set(
   "maxoutputtokens maxresponseoutputtokens maxtokens maxcompletiontokens maxnewtokens".split(" "),
@@ -40,7 +39,7 @@ export function checkSettings(
       refuse(`${where}.${name}`, "the model of a session is the one that realtime.start names");
     if (plain === "type" && value !== "realtime")
       refuse(`${where}.${name}`, 'must be "realtime": there are no sessions for transcription alone');
-    if (LIMITS.has(plain) && value !== null && value !== undefined && value !== UNLIMITED && !isLimit(value))
-      refuse(`${where}.${name}`, `must be a whole number from 1 to ${REQUEST_TOKENS_MAX}, or "${UNLIMITED}"`);
+    if (LIMITS.has(plain) && value !== null && value !== undefined && value !== "inf" && !isLimit(value))
+      refuse(`${where}.${name}`, `must be a whole number from 1 to ${REQUEST_TOKENS_MAX}, or "inf"`);
   }
 }

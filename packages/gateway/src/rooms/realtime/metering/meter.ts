@@ -309,6 +309,7 @@ export class SessionMeter {
 
   /** Implausible figures are charged, since the operator chose the upstream, but they are reported. */
   #ended(turn: Turn, event: ServerEvent): void {
+    for (const each of this.#asked.turns) if (turn.others.includes(each)) turn.mayHaveRead(each.read);
     const { isAbsurd, ...usage } = turn.ended(event);
     this.#close(turn, usage);
     const { limits, suspect } = this.options;
