@@ -1,12 +1,13 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { AxeBuilder } from "@axe-core/playwright";
 import { ADMIN_TOKEN, bootGateway, PASSWORD, type TestGateway } from "@model-gateway/testing/gateway.ts";
+import axe from "axe-core";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import { startUpstream, type Upstream } from "./upstream.ts";
 
 /** `SCREENSHOTS=1 npm test -- e2e` fills it. */
 const SHOTS = process.env.SCREENSHOTS ? join(import.meta.dir, "../../screenshots") : null;
+export const isShooting = SHOTS !== null;
 /**
  * Parts of the window that are web pages themselves: their renderer takes a second of CPU in every profile. The rest
  * is what Playwright turns off and matters here, because this list takes the place of its own.
@@ -215,11 +216,23 @@ export async function openSite(
 
 /** Everything that axe finds, in words; in another theme only colours can be different. */
 export async function axeFindings(page: Page, colorsOnly = false): Promise<string[]> {
-  // Without frames of other origins the page itself can put the findings together; a second page takes as long again.
-  const axe = new AxeBuilder({ page }).options({ resultTypes: ["violations"] }).setLegacyMode();
-  const { violations } = await (colorsOnly ? axe.withRules(["color-contrast"]) : axe).analyze();
+  // Reading the half megabyte again for each theme would take longer than the looking.
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(`${axe.source};0`);
+  const violations = await page.evaluate(
+    async (runOnly) => {
+      const { axe } = globalThis as unknown as { axe: typeof import("axe-core") };
+      // Colours that are on their way are not the ones that people read.
+      const ending = document
+        .getAnimations()
+        .filter(({ effect }) => Number.isFinite(effect?.getComputedTiming().endTime));
+      await Promise.allSettled(ending.map(({ finished }) => finished));
+      const found = await axe.run(document, { resultTypes: ["violations"], ...(runOnly && { runOnly }) });
+      return found.violations.map(({ id, nodes }) => ({ id, targets: nodes.map(({ target }) => target) }));
+    },
+    colorsOnly ? ["color-contrast"] : null,
+  );
   return violations.map(
-    ({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target.join(" ")).join(", ")}`,
+    ({ id, targets }) => `${id}: ${targets.map((target) => target.join(" ")).join(", ")}`,
   );
 }
 
