@@ -46,7 +46,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 test("the gateway serves its console and documentation, and ends in order on SIGTERM", async () => {
   const child = Bun.spawn(["npx", "model-gateway", "serve"], {
     cwd: folder,
-    env: outside({ SERVICE_PORT: "0" }),
+    env: outside({ SERVICE_PORT: "0", SERVICE_WARM_UP: "0" }),
     stdout: "pipe",
     stderr: "pipe",
   });

@@ -17,7 +17,13 @@ test("SIGTERM reaches the service through npm start", async () => {
   const dataDir = mkdtempSync(join(tmpdir(), "npm-start-"));
   const child = Bun.spawn(["npm", "start"], {
     cwd: ROOT,
-    env: { PATH: process.env.PATH!, HOME: dataDir, SERVICE_PORT: "0", SERVICE_DATA_DIR: dataDir },
+    env: {
+      PATH: process.env.PATH!,
+      HOME: dataDir,
+      SERVICE_PORT: "0",
+      SERVICE_DATA_DIR: dataDir,
+      SERVICE_WARM_UP: "0",
+    },
     stdout: "pipe",
     stderr: "pipe",
   });

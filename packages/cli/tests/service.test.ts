@@ -169,6 +169,7 @@ test("serve runs the service and ends it on a signal", async () => {
       SERVICE_PORT: "0",
       SERVICE_DATA_DIR: join(shell.dir, "served"),
       SERVICE_DRAIN_GRACE_MS: "0",
+      SERVICE_WARM_UP: "0",
     },
     stdout: "pipe",
     stderr: "ignore",

@@ -19,6 +19,7 @@ async function startDemoProcess(dataDir: string) {
       SERVICE_DATA_DIR: dataDir,
       SERVICE_DRAIN_GRACE_MS: "0",
       SERVICE_LOG_LEVEL: "error",
+      SERVICE_WARM_UP: "0",
     },
     stdout: "pipe",
     stderr: "inherit",

@@ -16,7 +16,13 @@ export async function settleChat(
   const port = await freePort();
   const service = Bun.spawn([...command, "serve", "--demo"], {
     cwd: dir,
-    env: { ...env, SERVICE_PORT: String(port), SERVICE_DATA_DIR: dir, SERVICE_ADMIN_TOKEN: ADMIN_TOKEN },
+    env: {
+      ...env,
+      SERVICE_PORT: String(port),
+      SERVICE_DATA_DIR: dir,
+      SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
+      SERVICE_WARM_UP: "0",
+    },
     stdout: "pipe",
     stderr: "ignore",
   });
