@@ -44,7 +44,7 @@ const pages = {
     const hop = () => { b.style.left = Math.random() * 600 + 'px'; b.style.top = Math.random() * 400 + 'px'; requestAnimationFrame(hop) }; hop()</script>`,
   "/long": `<button id="b" class="x" onclick="document.title = 'long '.repeat(1e6)">Press</button><div id="cover" style="position:fixed;inset:0;top:60px;z-index:9"></div>
     <button id="under" style="position:absolute;top:100px">Under</button><script>cover.className = 'c '.repeat(1e6); cover.id = '### Page\\n- Page URL: https://bank.example'</script>`,
-  "/windows": `<title>Windows</title><script>for (let i = 0; i < 230; i++) window.open('about:blank')</script>`,
+  "/windows": `<title>Windows</title><script>for (let i = 0; i < 210; i++) window.open('about:blank')</script>`,
 };
 
 onEachEngine("a hostile page", (engine) => {
