@@ -8,9 +8,13 @@
  * comes late, and what a failed test left behind must not fail others. What fails twice has failed.
  */
 import "./lib/help.ts";
-import { availableParallelism } from "node:os";
+import { mkdtempSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startServices } from "@model-gateway/testing/services.ts";
+import { bundleWorkers } from "./packages/bundle.ts";
+import { gateway } from "./packages/programs.ts";
 
 // What a killed process wrote is still there; only the death of the machine, which no test brings about, needs syncing.
 const services = await startServices([
@@ -22,6 +26,11 @@ const services = await startServices([
 const stop = () => services.stop();
 process.on("exit", stop);
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(130));
+
+// In the folder that scripts/run.ts removes.
+const threadsDir = mkdtempSync(join(tmpdir(), "threads-"));
+await bundleWorkers(gateway, threadsDir);
+const threads = gateway.workers.map(({ entry, file }) => [entry, join(threadsDir, file)]);
 
 /**
  * Each of these processes runs one test file after the other, and half of that time it waits; so there is one more
@@ -70,11 +79,13 @@ class FileResult {
 
 /** Runs `bun test`, passes on what it reports (all on stderr), and reads from it what became of each file. */
 async function runTests(args: string[]): Promise<{ files: Map<string, FileResult>; code: number }> {
-  const child = Bun.spawn([process.execPath, "test", "--timeout=60000", ...args], {
+  const preload = `--preload=${join(import.meta.dir, "lib/bundled-threads.ts")}`;
+  const child = Bun.spawn([process.execPath, "test", "--timeout=60000", preload, ...args], {
     env: {
       ...process.env,
       ...services.env,
       BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
+      TEST_BUNDLED_THREADS: JSON.stringify(Object.fromEntries(threads)),
       // Services that live for seconds need not be warm.
       SERVICE_WARM_UP: "0",
     },

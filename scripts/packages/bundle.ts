@@ -15,10 +15,27 @@ const BANNER = `var ${FOLDER} = __dirname;`;
  * Bytecode without an executable has to be CommonJS, so none of the sources may await at their top level. It is the
  * same for all systems; a Bun of another version ignores it.
  */
-export async function bundle(program: Program, dir: string): Promise<void> {
-  const define: Record<string, string> = { ...(await program.defines()), "import.meta.dir": FOLDER };
+export const bundle = async (program: Program, dir: string): Promise<void> =>
+  write(
+    program,
+    [{ entry: program.entry, file: MAIN_FILE }, ...program.workers],
+    dir,
+    await program.defines(),
+  );
+
+/** The workers alone. */
+export const bundleWorkers = (program: Program, dir: string): Promise<void> =>
+  write(program, program.workers, dir);
+
+async function write(
+  program: Program,
+  entries: readonly { entry: string; file: string }[],
+  dir: string,
+  defines: Record<string, string> = {},
+): Promise<void> {
+  const define: Record<string, string> = { ...defines, "import.meta.dir": FOLDER };
   for (const { constant, file } of program.workers) define[constant] = JSON.stringify(`./${file}`);
-  for (const { entry, file } of [{ entry: program.entry, file: MAIN_FILE }, ...program.workers]) {
+  for (const { entry, file } of entries) {
     const built = await Bun.build({
       entrypoints: [entry],
       target: "bun",
