@@ -1,5 +1,5 @@
 import type { Instance } from "../cluster/support/cluster.ts";
-import { type Flight, REVOKED } from "./flights.ts";
+import { type Flight, REVOKED, STOPPED } from "./flights.ts";
 
 /** A client that expected more and heard nothing for so long goes away. */
 const IMPATIENCE_MS = 250;
@@ -52,6 +52,7 @@ export async function exchange(flight: Flight, { url, method, headers, body, end
       if (outcome.words.length < WORDS_KEPT) outcome.words += text.slice(0, WORDS_KEPT);
       // At the end of a stream, behind the words that are kept.
       if (text.includes(REVOKED) && !outcome.words.includes(REVOKED)) outcome.words += ` … ${REVOKED}`;
+      if (STOPPED.test(text)) outcome.isStopped = true;
       if (end?.test(text)) break;
       // What is looked for may be split between two chunks; the whole of it is seen with the second.
       tail = text.slice(-TAIL_CHARS);

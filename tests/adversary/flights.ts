@@ -32,14 +32,23 @@ export interface Outcome {
   seen: Set<number>;
   /** The client went away before the end. */
   left: boolean;
+  /** The gateway ended it, because more could not be paid. */
+  isStopped: boolean;
   /** What was said about a refusal. */
   words: string;
 }
 
 export const REVOKED = "was revoked";
-/** Its client left, or its key was revoked: the upstream may have ended its answer before that or not. */
-export const isBrokenOff = ({ left, words }: Pick<Outcome, "left" | "words">): boolean =>
-  left || words.includes(REVOKED);
+/** How each surface says that an answer is longer than allowed. No upstream here says so itself. */
+export const STOPPED =
+  /"(?:finish|done)_reason":"length"|"(?:stop_)?reason":"max_(?:output_)?tokens"|"finishReason":"MAX_TOKENS"/;
+/** Its client left, its key was revoked or its money ended: the upstream may have ended its answer before that or not. */
+export const isBrokenOff = ({
+  left,
+  words,
+  isStopped = false,
+}: Pick<Outcome, "left" | "words"> & { isStopped?: boolean }): boolean =>
+  left || isStopped || words.includes(REVOKED);
 
 export interface Asked {
   surface: string;
@@ -66,6 +75,7 @@ export class Flight {
     loweredTo: null,
     seen: new Set(),
     left: false,
+    isStopped: false,
     words: "",
   };
   readonly #arrived = Promise.withResolvers<void>();

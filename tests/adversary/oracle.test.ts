@@ -4,7 +4,7 @@ import { charge, FEMTO_PER_POINT } from "../../packages/gateway/src/rooms/ledger
 import type { Books, Row } from "./books.ts";
 import { checkPoints, checkQuotas, checkRequests } from "./checks.ts";
 import type { ClipJob } from "./clips.ts";
-import { type Asked, type Dispatch, Flight } from "./flights.ts";
+import { type Asked, type Dispatch, Flight, STOPPED } from "./flights.ts";
 import { plot } from "./grammar.ts";
 import { owedTokens } from "./owed.ts";
 import { type AnswerPlan, MODEL_NUMBERS, type WorkStep } from "./plot.ts";
@@ -100,6 +100,17 @@ describe("what is owed", () => {
     const running = { prompt: 1_000, completion: 1 };
     const flight = flightOf({ seen: 5, left: true, end: "closed", reported: running });
     expect(owedTokens(flight)).toEqual({ prompt: 784, completion: 384 });
+  });
+
+  test("stopped by the gateway when the upstream had just ended: the figures or the count, whichever is less", () => {
+    const flight = flightOf({ seen: 5 });
+    expect(owedTokens(flight)).toEqual({ prompt: 1_000, completion: 1_000 });
+    flight.outcome.isStopped = true;
+    expect(owedTokens(flight)).toEqual({ prompt: 784, completion: 384 });
+    expect('{"delta":{},"finish_reason":"length"}').toMatch(STOPPED);
+    expect('{"delta":{"content":"\\"finish_reason\\":\\"length\\""},"finish_reason":"stop"}').not.toMatch(
+      STOPPED,
+    );
   });
 
   test("left before any answer: the prompt; failed before any answer: nothing", () => {

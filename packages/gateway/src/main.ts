@@ -170,7 +170,7 @@ async function introduction(app: App, config: Config): Promise<string> {
     `  management  ${app.url}/api/rpc`,
     `  reference   ${app.url}/api/reference.md`,
     `  data        ${config.databaseUrl ? "Postgres" : "SQLite"}, ${config.dataDir}`,
-    `  accounts    registration is ${open ? (isFirst ? "open for the first user, who becomes administrator" : "open") : "closed"}`,
+    `  accounts    registration is ${open ? (isFirst ? "open; the first user becomes administrator" : "open") : "closed"}`,
     ...(isFirst ? [`  set up      ${setupLink(app, config)}`] : []),
     "",
   ].join("\n");
