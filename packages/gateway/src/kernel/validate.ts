@@ -10,7 +10,10 @@ const UNITS: Readonly<Record<string, readonly [one: string, many: string]>> = {
   array: ["entry", "entries"],
 };
 
-function boundInWords(issue: z.core.$ZodIssue): string {
+function inWords(issue: z.core.$ZodIssue): string {
+  const [, type, given] = /^Invalid input: expected (\w+), received (\w+)$/.exec(issue.message) ?? [];
+  if (given === "undefined") return "is required";
+  if (type) return `must be ${/^[aeio]/.test(type) ? "an" : "a"} ${type.replace(/^int$/, "integer")}`;
   const isSmall = issue.code === "too_small";
   if ((!isSmall && issue.code !== "too_big") || !/^Too (small|big): /.test(issue.message))
     return issue.message;
@@ -38,8 +41,7 @@ export const recordOf = <Key extends z.ZodString, Value extends z.ZodType>(
 export function describeIssues(error: z.ZodError): string {
   const lines = error.issues.slice(0, ISSUES_SHOWN_MAX).map((issue) => {
     const field = issue.path.map(String).join(".");
-    const words = boundInWords(issue);
-    return field ? `\`${field}\`: ${words}` : words;
+    return (field && `\`${field}\`: `) + inWords(issue);
   });
   const more = error.issues.length - lines.length;
   return lines.join("; ") + (more > 0 ? `; and ${more} more` : "");
@@ -73,8 +75,7 @@ function withoutNulls(schema: z.ZodType, value: unknown): unknown {
     Object.hasOwn(shape, field) &&
     shape[field]!.safeParse(undefined).success &&
     !shape[field]!.safeParse(null).success;
-  const entries = Object.entries(value);
-  return entries.some(isLeftOut) ? Object.fromEntries(entries.filter((entry) => !isLeftOut(entry))) : value;
+  return Object.fromEntries(Object.entries(value).filter((entry) => !isLeftOut(entry)));
 }
 
 export interface Problem {
@@ -100,7 +101,7 @@ export function inspect<S extends z.ZodType>(
   const { success, data, error } = schema.safeParse(withoutNulls(schema, value));
   const problems = success
     ? unknownIn(value, data)
-    : error.issues.map((issue) => ({ path: issue.path as Problem["path"], message: boundInWords(issue) }));
+    : error.issues.map((issue) => ({ path: issue.path as Problem["path"], message: inWords(issue) }));
   return success && problems.length === 0 ? { value: data, problems: null } : { value: null, problems };
 }
 
@@ -117,8 +118,7 @@ function hasMany(value: unknown, left = { count: NAMED_AMONG_MAX }): boolean {
 }
 
 function refuseInvalid(error: z.ZodError, invalid: FieldErrors): never {
-  const fields = error.issues.map((issue) => issue.path.map(String).join("."));
-  const data = { fields: fields.slice(0, 20) };
+  const data = { fields: error.issues.slice(0, 20).map(({ path }) => path.map(String).join(".")) };
   const [first] = error.issues;
   const own = typeof invalid === "string" ? undefined : invalid[String(first?.path[0] ?? "")];
   if (own && first) fail(own, first.message, { data });
