@@ -50,6 +50,7 @@ const child = spawn(bun, [program, ...process.argv.slice(2)], {
     BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
     BUN_JSC_forceCodeBlockLiveness: "1",
     BUN_JSC_numberOfGCMarkers: "2",
+    MIMALLOC_PURGE_HOLES_MIN_INTERVAL: "10000",
     ...process.env,
   },
 });

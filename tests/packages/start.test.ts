@@ -80,10 +80,10 @@ test.each([
   ["npm start", ["scripts/start.ts"]],
   ["model-gateway serve", ["packages/cli/src/main.ts", "serve"]],
 ])("%s has the runtime's options", async (_, command) => {
-  const { BUN_CONFIG_MAX_HTTP_REQUESTS: _read, ...options } = RUNTIME_OPTIONS;
+  const { BUN_CONFIG_MAX_HTTP_REQUESTS: _read, MIMALLOC_PURGE_HOLES_MIN_INTERVAL: interval, ...options } = RUNTIME_OPTIONS;
   const started = Bun.spawn([process.execPath, ...command, "--version"], {
     cwd: ROOT,
-    env: { PATH: process.env.PATH!, BUN_JSC_dumpOptions: "2" },
+    env: { PATH: process.env.PATH!, BUN_JSC_dumpOptions: "2", MIMALLOC_VERBOSE: "1" },
     stdout: "pipe",
     stderr: "pipe",
   });
@@ -95,6 +95,7 @@ test.each([
     return [name, all.at(-1)![1]!.replace("true", "1")];
   });
   expect(Object.fromEntries(values)).toEqual(options);
+  expect([...listed.matchAll(/'purge_holes_min_interval': (\d+)/g)].at(-1)![1]).toBe(interval);
 });
 
 test("who sets one of these options keeps that value", async () => {

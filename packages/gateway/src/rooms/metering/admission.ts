@@ -88,11 +88,8 @@ export class AdmissionCheck {
 
   /** Reserves what the request may cost, or throws the refusal. */
   async check(demand: Demand): Promise<Cover> {
-    const payment = await this.#paymentOf(demand).catch((error) => {
-      if (error instanceof Unknown) return UNKNOWN_PAYMENT;
-      throw error;
-    });
-    const share = await this.#share(demand.payer);
+    const payment = await this.#paymentOf(demand);
+    const share = demand.payer.keyLimits && (await this.#share(demand.payer));
     const facts: Facts = { ...payment, demand, share };
     // If no limit of the key turns out to be full, room has become free meanwhile: try once more.
     for (let tries = share ? 2 : 1; tries > 0; tries--) {
@@ -120,11 +117,11 @@ export class AdmissionCheck {
   }
 
   /** Holds as many output tokens as fit; null if these are fewer than `least`. */
-  async #coverFrom(
+  #coverFrom(
     source: Source | null,
     { demand, quota, share }: Facts,
     least: number,
-  ): Promise<Cover | null> {
+  ): Cover | null | Promise<Cover | null> {
     if (source === null) return null;
     const { counter } = this.options;
     const paid = { demand, source, quota, share };
@@ -133,9 +130,10 @@ export class AdmissionCheck {
       return new Cover(counter, { ...paid, amount: NOTHING, tokens: demand.tokensMax });
     const asking = askingOf(source, demand, least);
     asking.purses.push(...(share?.purses(plainCost(demand)) ?? []));
-    const tokens = await counter.grant(asking);
-    if (tokens === REFUSED) return null;
-    return new Cover(counter, { ...paid, amount: grantedAmount(asking, tokens), tokens });
+    return counter.grant(asking).then((tokens) => {
+      if (tokens === REFUSED) return null;
+      return new Cover(counter, { ...paid, amount: grantedAmount(asking, tokens), tokens });
+    });
   }
 
   /** If only the holds of other requests are in the way, waits until those that have ended are settled and tries again. */
@@ -163,8 +161,10 @@ export class AdmissionCheck {
     const balance = await this.options.balances.load(account);
     const points = this.#points(payer, account, balance);
     const isCovered = hasPrice && points.scaled(fixed).money <= balance.balance * NANO_PER_POINT;
-    const share = await this.#share(payer);
-    const source = isCovered ? points : await this.#quota(payer, limitOf(tier), (read) => read());
+    const share = payer.keyLimits && (await this.#share(payer));
+    const limit = limitOf(tier);
+    const quota = () => (limit ? this.#quota(payer, limit, (read) => read()) : UNLIMITED);
+    const source = isCovered ? points : await quota();
     const amount = source.scaled(fixed);
     const changes = changesIn(source, amount);
     if (share) changes.push(...share.names.map((name) => ({ name, amount: fixed })));
@@ -197,27 +197,33 @@ export class AdmissionCheck {
   async #paymentOf(demand: Demand): Promise<Payment> {
     const { payer, tier } = demand;
     const account = accountOf(payer);
-    const balance = await this.#withoutDebt(demand, account);
-    const owed = owedBy(payer, balance);
-    if (owed > 0) refuseIndebted(payer, owed, this.options.clock.now());
-    const points = balance.balance > 0 && demand.hasPrice ? this.#points(payer, account, balance) : null;
-    const limit = limitOf(tier);
-    const owedElsewhere = limit ? await this.#owedElsewhere(demand) : 0;
-    const left = owedElsewhere > 0 ? NOTHING : limit;
-    const quota = await this.#quota(payer, left, (read) => this.#load(demand, read));
-    return { points, quota, balance, owedElsewhere };
+    try {
+      let balance = await this.#balance(demand, account);
+      if (owedBy(payer, balance) > 0) balance = await this.#withoutDebt(demand, account, balance);
+      const owed = owedBy(payer, balance);
+      if (owed > 0) refuseIndebted(payer, owed, this.options.clock.now());
+      const points = balance.balance > 0 && demand.hasPrice ? this.#points(payer, account, balance) : null;
+      const limit = limitOf(tier);
+      const owedElsewhere = limit && payer.groupId !== null ? await this.#owedElsewhere(demand) : 0;
+      const left = owedElsewhere > 0 ? NOTHING : limit;
+      const quota = left ? await this.#quota(payer, left, (read) => this.#load(demand, read)) : UNLIMITED;
+      return { points, quota, balance, owedElsewhere };
+    } catch (error) {
+      if (error instanceof Unknown) return UNKNOWN_PAYMENT;
+      throw error;
+    }
   }
 
   /** What the user's own wallet owes while a group pays: the quota, which is the user's, pays that first. */
   async #owedElsewhere({ payer, tier }: Who): Promise<number> {
-    if (payer.groupId === null) return 0;
-    const own = ownOf(payer);
-    return owedBy(own, await this.#withoutDebt({ payer: own, tier }, accountOf(own)));
+    const own = { payer: ownOf(payer), tier };
+    const account = accountOf(own.payer);
+    const balance = await this.#balance(own, account);
+    return owedBy(own.payer, await this.#withoutDebt(own, account, balance));
   }
 
   /** The balance, after what is left of the quota, such as that of a new month, has paid what it can of a debt. */
-  async #withoutDebt(demand: Who, account: AccountRef): Promise<Balance> {
-    const balance = await this.#balance(demand, account);
+  async #withoutDebt(demand: Who, account: AccountRef, balance: Balance): Promise<Balance> {
     const { payer, tier } = demand;
     if (owedBy(payer, balance) <= 0) return balance;
     const { clock, windows, pointsPerUsd, balances, payDebts, log } = this.options;
@@ -238,7 +244,6 @@ export class AdmissionCheck {
   /** Unlike the payment, the key's limits must be known: a failed query refuses. */
   async #share(payer: Payer): Promise<KeyShare | null> {
     const { keyBudgets, clock } = this.options;
-    if (!payer.keyLimits) return null;
     for (;;) {
       const share = keyBudgets.shareOf(payer, this.#monthsFrom(clock.now()));
       if (share !== undefined) return share;
@@ -302,12 +307,11 @@ export class AdmissionCheck {
   }
 
   /** A key is limited by its project's window and by that of all keys, a person only by the whole user's. */
-  async #quota(
+  #quota(
     payer: Payer,
-    limit: Quantity | null,
+    limit: Quantity,
     load: (read: () => Promise<unknown>) => Promise<unknown>,
-  ): Promise<Source> {
-    if (limit === null) return UNLIMITED;
+  ): Source | Promise<Source> {
     const { clock, windows, payDebts } = this.options;
     const { userId, project } = payer;
     const limiting: { window: QuotaWindow; name: string; by: keyof Used }[] = [];
@@ -322,12 +326,7 @@ export class AdmissionCheck {
         alsoOn.push(whole.name);
       }
     }
-    const unread = limiting.map(({ window }) => window).filter((window) => !windows.isKnown(window));
-    // A window that is new to this instance, such as that of a new month, first pays the user's debts.
-    const read = (window: QuotaWindow) =>
-      windows.read(window, window.key.project === WHOLE_USER ? () => payDebts(payer) : undefined);
-    if (unread.length > 0) await load(() => Promise.all(unread.map(read)));
-    return {
+    const source: Source = {
       kind: "quota",
       purses: () =>
         limiting.map(({ window, name, by }) => ({
@@ -340,6 +339,11 @@ export class AdmissionCheck {
       names: [...limiting.map(({ name }) => name), ...alsoOn],
       scaled: (amount) => amount,
     };
+    const unread = limiting.map(({ window }) => window).filter((window) => !windows.isKnown(window));
+    // A window that is new to this instance, such as that of a new month, first pays the user's debts.
+    const read = (window: QuotaWindow) =>
+      windows.read(window, window.key.project === WHOLE_USER ? () => payDebts(payer) : undefined);
+    return unread.length === 0 ? source : load(() => Promise.all(unread.map(read))).then(() => source);
   }
 
   /** The account's balance; a stale one is used while it is refreshed in the background. */

@@ -1,5 +1,5 @@
 export { COUNTED_MAX, estimatePromptTokens, estimateTokens, TokenCounter } from "./estimate.ts";
-export { FETCHED_TOKENS, IMAGE_TOKENS, mediaTokens } from "./media.ts";
+export { FETCHED_TOKENS, IMAGE_TOKENS, MEDIA_NAMES, mediaTokens } from "./media.ts";
 export { type MeteringOptions, MeteringService } from "./service.ts";
 export {
   JournalSettler,

@@ -71,6 +71,11 @@ const PATHS: ReadonlyMap<string, Tokens> = new Map([
 ]);
 /** No path above is deeper. */
 const PATH_DEPTH = 8;
+const LISTS = new Set(["messages", "input", "contents", "content", "output", "parts", "[]"]);
+/** The members of messages and their parts in which media are. */
+export const MEDIA_NAMES: ReadonlySet<string | undefined> = new Set(
+  Array.from(PATHS.keys(), (path) => path.split("/").find((step) => !LISTS.has(step))),
+);
 const INLINE = "data:";
 
 /** Finds media by their paths, since as text a photo would count like a novel. Long strings are skipped by native search. */

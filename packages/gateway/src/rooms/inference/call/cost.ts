@@ -105,7 +105,7 @@ export class ChatBound implements TokenBound {
   }
 
   mentions(word: RegExp): boolean {
-    const text = Buffer.from(this.options.body.bytes()).toString("latin1");
+    const text = this.options.body.bytes().toString("latin1");
     // Checking for escapes is much cheaper than decoding them.
     return word.test(text) || (hasEscapedLetters(text) && word.test(withoutEscapedLetters(text)));
   }

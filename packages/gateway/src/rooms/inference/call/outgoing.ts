@@ -52,8 +52,7 @@ export class Outgoing {
     this.limits = limits;
     const tools = spend && !route.isOwn ? vendorToolsIn(payload) : [];
     this.tools = tools.length > 0 ? new VendorTools(tools, route.backend.config.tool_prices) : null;
-    const mayHaveMedia =
-      payload.mayHaveMedia || mentionsMedia(set?.get("messages") ?? "") || this.spoken !== null;
+    const mayHaveMedia = payload.mayHaveMedia || mentionsMedia(set?.get("messages") ?? "");
     if (work) this.bound = new WorkBound({ asked: work, price, body: this });
     else if (spend)
       this.bound = new ChatBound({
@@ -116,7 +115,7 @@ export class Outgoing {
     return this.#composed.body;
   }
 
-  bytes(): Uint8Array {
+  bytes(): Buffer {
     return this.body().bytes();
   }
 

@@ -133,10 +133,15 @@ export class UpstreamCall {
   /** Chooses a backend and passes admission, or throws. */
   static async admit(parts: CallParts, options: UpstreamCallOptions): Promise<UpstreamCall> {
     const { payer } = options.asker;
+    let route: Route | null = null;
     parts.watch.enter(payer);
     try {
-      return await UpstreamCall.#admit(parts, options);
+      const on = await chosen(parts, options);
+      route = on.route;
+      return await UpstreamCall.#admitOn(on, parts, options);
     } catch (error) {
+      // Gives the place at the backend back: the request will not be sent there.
+      route?.abandoned();
       parts.watch.left(payer);
       throw error;
     }
@@ -156,11 +161,6 @@ export class UpstreamCall {
     } finally {
       parts.watch.left(payer);
     }
-  }
-
-  static async #admit(parts: CallParts, asked: UpstreamCallOptions): Promise<UpstreamCall> {
-    const on = await chosen(parts, asked);
-    return orAbandoned(on.route, UpstreamCall.#admitOn(on, parts, asked));
   }
 
   static async #admitOn(on: Chosen, parts: CallParts, asked: UpstreamCallOptions): Promise<UpstreamCall> {
@@ -237,13 +237,15 @@ export class UpstreamCall {
     this.failed(error);
     if (this.watched.isAborted) return this.watched.reason;
     if (this.#isSettled) return error;
+    let next: Route | null | false = null;
     try {
-      const next = this.plan ? mayFallBack(error) && this.plan.next() : await this.#another(error);
+      next = this.plan ? mayFallBack(error) && this.plan.next() : await this.#another(error);
       if (!next) return error;
       if (this.#failureUsage !== null) this.#noteGivenUp();
-      await orAbandoned(next, this.#moveTo(next));
+      await this.#moveTo(next);
       return null;
     } catch (refusal) {
+      if (next) next.abandoned();
       return refusal;
     }
   }
@@ -384,16 +386,6 @@ async function chosen({ routing }: CallParts, asked: UpstreamCallOptions, { isFo
   return { model, route, plan, session, turn };
 }
 type Chosen = Awaited<ReturnType<typeof chosen>>;
-
-/** Gives the place at the backend back if the request does not come to be sent there. */
-async function orAbandoned<T>(route: Route, work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    route.abandoned();
-    throw error;
-  }
-}
 
 /** The request as sent to this backend, with its bound at the price of the backend's model. */
 function outgoingOn(

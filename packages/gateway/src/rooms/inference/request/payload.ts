@@ -14,6 +14,7 @@ import {
   withoutTexts,
 } from "../../../kernel/json-scan.ts";
 import { LARGE_BODY_BYTES, nextTurn } from "../../../kernel/turns.ts";
+import { MEDIA_NAMES } from "../../metering/index.ts";
 import {
   type ExtraField,
   hasOwnField,
@@ -32,6 +33,8 @@ const INNER_BYTES_MAX = 256 * 1024;
 const VENDOR_WORD = /"(?:(?:tool_addition|file_id|file_uri|fileUri)"|[gG][sS]:)/;
 /** Messages are nearly the whole body; keeping them parsed would hold a second copy until the answer arrives. */
 const MESSAGES = "messages";
+/** Where each dialect has the conversation. */
+export const HISTORIES = [MESSAGES, "input", "contents"];
 
 interface Source {
   bytes: Buffer;
@@ -45,7 +48,7 @@ interface Source {
 export interface ComposedBody extends JsonBody {
   /** In bytes, or in characters if it is not encoded yet. */
   size(): number;
-  bytes(): Uint8Array<ArrayBuffer>;
+  bytes(): Buffer<ArrayBuffer>;
 }
 
 /** A request body, parsed once. Changes are spliced into the client's own bytes, so everything else passes unchanged. */
@@ -95,7 +98,7 @@ export class Payload {
   ) {
     this.#source = source;
     this.messagesProblem = problemOfMessages(fields[MESSAGES]);
-    this.mayHaveMedia = mayHaveMedia(fields[MESSAGES]);
+    this.mayHaveMedia = HISTORIES.some((name) => mayHaveMedia(fields[name]));
     this.#values = source ? exactValues(fields, source) : new Map(Object.entries(fields));
     for (const [name, value] of this.#values)
       if (value === undefined) this.#values.delete(name);
@@ -336,19 +339,19 @@ function problemOf(message: unknown, i: number): MessagesProblem | null {
   return { field: `messages.${i}.content`, expected: "is required: a text or an array of parts" };
 }
 
-const MEDIA_KEYS = ["image_url", "input_audio", "audio_url", "video_url", "input_video", "file"] as const;
-
-const MEDIA_WORD = new RegExp(`"(?:${MEDIA_KEYS.join("|")}|images)"`);
+const MEDIA_WORD = new RegExp(`"(?:${[...MEDIA_NAMES].join("|")})"`);
 
 /** The same check on JSON that we wrote ourselves. */
 export const mentionsMedia = (json: string): boolean => MEDIA_WORD.test(json);
 
-const mayHaveMedia = (messages: unknown): boolean =>
-  Array.isArray(messages) && messages.some((message) => isObject(message) && hasMedia(message));
-
-const hasMedia = ({ content, images }: Record<string, unknown>): boolean =>
-  images !== undefined ||
-  (Array.isArray(content) && content.some((part) => isObject(part) && MEDIA_KEYS.some((key) => key in part)));
+/** Whether something in a list of messages, or in the lists of their parts, is named like media. */
+const mayHaveMedia = (list: unknown): boolean =>
+  Array.isArray(list) &&
+  list.some(
+    (item) =>
+      isObject(item) &&
+      Object.entries(item).some(([name, value]) => MEDIA_NAMES.has(name) || mayHaveMedia(value)),
+  );
 
 const QUOTE = 34;
 const COMMA = 44;

@@ -2,7 +2,7 @@ import type { BackendConfig } from "../../../backends/contract.ts";
 import { failField } from "../../../kernel/errors.ts";
 import { isObject, objectsIn } from "../../../kernel/json.ts";
 import { spendNumber } from "./fields.ts";
-import type { Payload } from "./payload.ts";
+import { HISTORIES, type Payload } from "./payload.ts";
 
 /** Tools that the client runs, or that vendors bill only by tokens. Every other tool needs a price. */
 const FREE =
@@ -105,7 +105,6 @@ export function vendorCallsIn(answer: Record<string, unknown>): string[] {
   return [...calls, ...searches.map(() => "googleSearch")];
 }
 
-const HISTORIES = ["messages", "input", "contents"];
 /** References in a tool's definition to something that the vendor keeps. */
 const KEPT = /"(vector_store_ids|file_ids|container_id|skill_id|file_?search_?store_?names)":|"container":"/i;
 
