@@ -80,7 +80,11 @@ test.each([
   ["npm start", ["scripts/start.ts"]],
   ["model-gateway serve", ["packages/cli/src/main.ts", "serve"]],
 ])("%s has the runtime's options", async (_, command) => {
-  const { BUN_CONFIG_MAX_HTTP_REQUESTS: _read, MIMALLOC_PURGE_HOLES_MIN_INTERVAL: interval, ...options } = RUNTIME_OPTIONS;
+  const {
+    BUN_CONFIG_MAX_HTTP_REQUESTS: _read,
+    MIMALLOC_PURGE_HOLES_MIN_INTERVAL: interval,
+    ...options
+  } = RUNTIME_OPTIONS;
   const started = Bun.spawn([process.execPath, ...command, "--version"], {
     cwd: ROOT,
     env: { PATH: process.env.PATH!, BUN_JSC_dumpOptions: "2", MIMALLOC_VERBOSE: "1" },

@@ -96,7 +96,7 @@ export class Inference {
   readonly #replyOptions: ReplyOptions;
 
   constructor(readonly options: InferenceOptions) {
-    const { clock, log, metering, routing, conversations, memory, events, billing } = options;
+    const { clock, log, metering, routing, conversations, memory, events, billing, db, isShared } = options;
     this.#watch = new CallWatch({
       clock,
       log,
@@ -122,7 +122,6 @@ export class Inference {
     this.#sender = new ChatSender({ ...this.#parts, metering }, events);
     this.#watchers = new KeyWatchers(events);
     this.models = new ModelList(routing, billing);
-    const { db, isShared } = options;
     this.responses = new StoredResponses({ db, clock, log, conversations, isShared });
   }
 

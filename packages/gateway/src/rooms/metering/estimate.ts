@@ -145,7 +145,7 @@ export class TokenCounter {
     this.weight += tokens * 1000;
   }
 
-  addText(text: string): void {
+  addText(text: string): this {
     let state = this.#state;
     for (let i = 0; i < text.length; i++) {
       const step = STEPS[state | KINDS[text.charCodeAt(i)]!]!;
@@ -153,10 +153,11 @@ export class TokenCounter {
       state = step & NEXT;
     }
     this.#state = state;
+    return this;
   }
 
   /** Adds the JSON text between two positions; an escape weighs as much as the character it stands for. */
-  addJson(json: Uint8Array, start = 0, end = json.length): void {
+  addJson(json: Uint8Array, start = 0, end = json.length): this {
     let state = this.#state;
     let weight = 0;
     for (let i = start; i < end; i++) {
@@ -175,6 +176,7 @@ export class TokenCounter {
     }
     this.#state = state;
     this.weight += weight;
+    return this;
   }
 }
 
@@ -203,11 +205,7 @@ function totalBySamples(
 /** Estimated tokens of a text, 0 only if it is empty. At most `countedMax` characters are counted. */
 export function estimateTokens(text: string, countedMax = COUNTED_MAX): number {
   if (text === "") return 0;
-  const weigh = (part: string) => {
-    const counter = new TokenCounter();
-    counter.addText(part);
-    return counter.weight;
-  };
+  const weigh = (part: string) => new TokenCounter().addText(part).weight;
   const weight =
     text.length <= Math.max(countedMax, SAMPLES)
       ? weigh(text)
@@ -237,8 +235,6 @@ function densityIn(body: Uint8Array, texts: readonly Span[]): (position: number,
     const text = texts[index]!;
     const start = Math.max(text.start, Math.min(text.start + position - before, text.end - bytes));
     const end = Math.min(text.end, start + bytes);
-    const counter = new TokenCounter();
-    counter.addJson(body, start, end);
-    return counter.weight / 1000 / (end - start);
+    return new TokenCounter().addJson(body, start, end).weight / 1000 / (end - start);
   };
 }

@@ -3,8 +3,15 @@ import type { RequestLine } from "../../kernel/request-row.ts";
 /** Months and days are in UTC, so that daylight saving never makes one longer or shorter. */
 export const DAY_MS = 86_400_000;
 
-export const utcMonth = (ms: number): string => new Date(ms).toISOString().slice(0, 7);
 export const utcDay = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+
+let lastMonth = { fromMs: 0, belowMs: 0, name: "" };
+/** Keeps its last answer, because each request asks for its month several times. */
+export function utcMonth(ms: number): string {
+  if (!(ms >= lastMonth.fromMs && ms < lastMonth.belowMs))
+    lastMonth = { fromMs: monthsBeforeMs(ms, 0), belowMs: nextMonthMs(ms), name: utcDay(ms).slice(0, 7) };
+  return lastMonth.name;
+}
 
 /** Start of the month that is `count` months before the month of `ms`. */
 export function monthsBeforeMs(ms: number, count: number): number {

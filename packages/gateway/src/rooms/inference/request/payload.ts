@@ -79,11 +79,9 @@ export class Payload {
     if (isLarge) await nextTurn();
     const fields = orRefuse(() => JSON.parse(skimmed) as Record<string, unknown>);
     if (isLarge) await nextTurn();
-    const byKey = new Map<string, Member>();
-    for (const member of members) byKey.set(member.key, member);
-    const hasDuplicates = byKey.size < members.length;
+    const byKey = new Map(members.map((member) => [member.key, member]));
     const mayNameVendors = VENDOR_WORD.test(skimmed) || hasEscapedLetters(skimmed);
-    const source = { bytes, members: byKey, hasDuplicates, mayNameVendors };
+    const source = { bytes, members: byKey, hasDuplicates: byKey.size < members.length, mayNameVendors };
     // Ignored repeats are not sent, but nobody repeats a protected field by mistake.
     if (source.hasDuplicates) for (const member of members) requireField(member.key, parsedAt(bytes, member));
     return new Payload(fields, source, settings);
