@@ -15,7 +15,7 @@ import { openStorage } from "../packages/gateway/src/storage/index.ts";
 import { parseArgs } from "../scripts/lib/args.ts";
 import { seedUsage } from "./growth-seed.ts";
 import { CHAT_PATH, chatBody, runLoad } from "./lib/bench.ts";
-import { ADMIN_TOKEN, LIMIT_RPM, launchGateway, populate, rpc } from "./lib/gateway.ts";
+import { ADMIN_TOKEN, launchGateway, populate, RAISE_TIERS, rpc } from "./lib/gateway.ts";
 import { KEEPER, makePlaces, type Place } from "./lib/places.ts";
 import { cpuUs, startServer, stop, stopAll, untilReady } from "./lib/processes.ts";
 
@@ -202,7 +202,7 @@ try {
   const seedStart = performance.now();
   for (const place of both) {
     const db = await openStorage(place);
-    await db.run("UPDATE billing_tiers SET rpm = $1", [LIMIT_RPM]);
+    await db.run(RAISE_TIERS);
     if (place === both[1] && !values.keep)
       await seedUsage(db, rows, { endMs: Date.now(), heavyUser: crypto.randomUUID() });
     await db.close();

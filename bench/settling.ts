@@ -15,7 +15,7 @@ import { freePort } from "@model-gateway/testing/services.ts";
 import { parseArgs } from "../scripts/lib/args.ts";
 import { CHAT_PATH, chatBody, runPlan } from "./lib/bench.ts";
 import { median } from "./lib/figures.ts";
-import { ADMIN_TOKEN, gatewaySettings, LIMIT_RPM, POOL_POINTS, post, rpc, signUp } from "./lib/gateway.ts";
+import { ADMIN_TOKEN, gatewaySettings, POOL_POINTS, post, RAISE_TIERS, rpc, signUp } from "./lib/gateway.ts";
 import type { LoadPlan, LoadReport } from "./lib/load.ts";
 import type { LoopHolds } from "./lib/loop-probe.ts";
 import {
@@ -121,7 +121,7 @@ async function start(name: string, root: string, upstreamPort: number): Promise<
   const keys = await populate(`http://127.0.0.1:${first.port}`, upstreamPort);
   await stop(first.pid);
   const db = new Database(join(parts.dataDir, "gateway.sqlite"));
-  db.run("UPDATE billing_tiers SET rpm = ?", [LIMIT_RPM]);
+  db.run(RAISE_TIERS);
   db.close();
   const { pid, port } = await launch(parts);
   await untilReady("the backend", async () =>

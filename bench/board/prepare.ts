@@ -12,10 +12,8 @@ import { readConfig } from "../../packages/gateway/src/config.ts";
 import { silentLog } from "../../packages/gateway/src/kernel/log.ts";
 import { prefixOf } from "../../packages/gateway/src/rooms/keys/service.ts";
 import { openStorage } from "../../packages/gateway/src/storage/index.ts";
-import { ADMIN_TOKEN, post, rpc, signUp } from "../lib/gateway.ts";
+import { ADMIN_TOKEN, post, RAISE_TIERS, rpc, signUp } from "../lib/gateway.ts";
 
-/** All of the load comes with one key. */
-const LIMIT_RPM = 100_000_000;
 /** Where the board's harness has its mock; its definitions name it, too, where they cannot be told. */
 const MOCK_PORT = 8000;
 const DIALECTS: Record<string, { dialect: string; base: string }> = {
@@ -61,7 +59,7 @@ export async function prepare(folder: string, upstreamPort = MOCK_PORT): Promise
   const hash = new Bun.CryptoHasher("sha256").update(definition.auth).digest("hex");
   const prefix = prefixOf(definition.auth);
   await db.run("UPDATE api_keys SET key_hash = $1, key_prefix = $2 WHERE id = $3", [hash, prefix, id!]);
-  await db.run("UPDATE billing_tiers SET rpm = $1", [LIMIT_RPM]);
+  await db.run(RAISE_TIERS);
   await db.close();
 }
 

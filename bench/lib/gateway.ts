@@ -9,7 +9,10 @@ import { folder, type Target } from "./targets.ts";
 
 export const ADMIN_TOKEN = "bench-admin-token-0123456789";
 /** Far above what a load test sends, so that every limit is checked and none refuses. */
-export const LIMIT_RPM = 1_000_000;
+const LIMIT_RPM = 100_000_000;
+/** The same for what tiers limit. Without a quota, tokens would not be counted before a request is sent. */
+export const RAISE_TIERS = `UPDATE billing_tiers
+  SET rpm = ${LIMIT_RPM}, monthly_usd_quota = 1000000, monthly_token_quota = 1000000000000`;
 export const POOL_POINTS = 1_000_000_000;
 export const UPSTREAM = "upstream";
 /** Registrations from one address are limited. */
@@ -147,7 +150,7 @@ export async function populate(url: string, upstreamPort: number, admin?: string
 /** What no method can set: the limit of a tier, and a history. */
 async function prepareDatabase({ name, history, shared }: GatewayOptions, heavyUser: string): Promise<void> {
   const db = await openStorage({ dataDir: dataDirOf(name), databaseUrl: shared?.databaseUrl ?? null });
-  await db.run("UPDATE billing_tiers SET rpm = $1", [LIMIT_RPM]);
+  await db.run(RAISE_TIERS);
   if (history) await seedUsage(db, history, { endMs: Date.now(), heavyUser });
   await db.close();
 }
