@@ -343,13 +343,11 @@ const MEDIA_WORD = new RegExp(`"(?:${[...MEDIA_NAMES].join("|")})"`);
 export const mentionsMedia = (json: string): boolean => MEDIA_WORD.test(json);
 
 /** Whether something in a list of messages, or in the lists of their parts, is named like media. */
-const mayHaveMedia = (list: unknown): boolean =>
-  Array.isArray(list) &&
-  list.some(
-    (item) =>
-      isObject(item) &&
-      Object.entries(item).some(([name, value]) => MEDIA_NAMES.has(name) || mayHaveMedia(value)),
-  );
+function mayHaveMedia(list: unknown): boolean {
+  for (const item of Array.isArray(list) ? list.filter(isObject) : [])
+    for (const name in item) if (MEDIA_NAMES.has(name) || mayHaveMedia(item[name])) return true;
+  return false;
+}
 
 const QUOTE = 34;
 const COMMA = 44;
