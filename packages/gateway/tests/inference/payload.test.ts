@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { AnswerBody } from "../../src/rooms/inference/call/answer.ts";
 import { largestUsage, usageOfTail, usagesIn } from "../../src/rooms/inference/call/usage-tail.ts";
 import { Payload } from "../../src/rooms/inference/request/payload.ts";
+import { mediaIn } from "../../src/rooms/metering/media.ts";
 
 const usageOfEvents = (tail: string) => largestUsage(usagesIn(tail));
 const usageIn = (bytes: Buffer) => usageOfTail(new AnswerBody(bytes));
@@ -164,6 +165,51 @@ describe("a payload", () => {
     expect(made.messagesProblem).toEqual(read.messagesProblem);
     const set = new Map([["model", '"other"']]);
     expect(made.compose(set).bytes().toString()).toBe(read.compose(set).bytes().toString());
+  });
+});
+
+describe("media in a payload", () => {
+  const url = "https://example.test/a.png";
+  const nested = { type: "tool_result", content: [{ type: "image", source: { type: "url", url } }] };
+  const named: Record<string, unknown>[] = [
+    { messages: [{ role: "user", content: [{ type: "image_url", image_url: { url } }] }] },
+    { messages: [{ role: "user", content: "look", images: ["QUJD"] }] },
+    { messages: [{ role: "user", content: [nested] }] },
+    { messages: [{ role: "assistant", content: [{ type: "thinking", thinking: "…", signature: "QUJD" }] }] },
+    { input: [{ role: "user", content: [{ type: "input_file", file_id: "file-1" }] }] },
+    { input: [{ type: "function_call_output", output: [{ type: "input_image", image_url: url }] }] },
+    { input: [{ type: "reasoning", encrypted_content: "QUJD" }] },
+    { contents: [{ parts: [{ text: "see" }, { inlineData: { mimeType: "image/png", data: "QUJD" } }] }] },
+    { contents: [{ parts: [{ file_data: { file_uri: url } }] }] },
+  ];
+  const words = ["image_url", "images", "source", "inlineData", "file_id"].join(" ");
+  const unnamed: Record<string, unknown>[] = [
+    { messages: [{ role: "user", content: words }] },
+    { messages: [{ role: "user", content: [{ type: "text", text: `{"image_url": "${words}"}` }] }] },
+    {
+      messages: [{ role: "user", content: "x" }],
+      tools: [{ parameters: { properties: { image_url: {} } } }],
+    },
+    { input: words },
+    { input: [1, 2, 3] },
+    { input: [{ type: "function_call", arguments: '{"source":{"data":"x"}}' }] },
+    { contents: [{ parts: [{ functionCall: { args: { source: "x" } } }] }] },
+  ];
+
+  test.each(named)("are noticed in each dialect, escaped or not, beside long texts: %j", async (body) => {
+    const beside = { ...body, system: words, instructions: "long text ".repeat(100) };
+    const json = JSON.stringify(beside);
+    expect((await payload(json)).mayHaveMedia).toBe(true);
+    expect(new Payload(beside).mayHaveMedia).toBe(true);
+    const escaped = json.replace(/[_DS](?=[a-z]+":)/g, (c) => `\\u00${c.charCodeAt(0).toString(16)}`);
+    expect((await payload(escaped)).mayHaveMedia).toBe(true);
+    expect(mediaIn(Buffer.from(json)).tokens).toBeGreaterThan(0);
+  });
+
+  test.each(unnamed)("are not taken for what is only mentioned: %j", async (body) => {
+    const json = JSON.stringify(body);
+    expect((await payload(json)).mayHaveMedia).toBe(false);
+    expect(mediaIn(Buffer.from(json))).toEqual({ tokens: 0, text: Buffer.from(json) });
   });
 });
 

@@ -7,6 +7,7 @@ import {
   IMAGE_TOKENS,
   TokenCounter,
 } from "../../src/rooms/metering/index.ts";
+import { mediaIn } from "../../src/rooms/metering/media.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
@@ -204,6 +205,57 @@ describe("estimatePromptTokens", () => {
     // An escaped key is the key.
     const hidden = `{"messages":[{"content":[{"\\u0069mage_url":{"url":"${base64(40_000)}"}}]}]}`;
     expect(estimatePromptTokens(bytes(hidden))).toBeLessThan(IMAGE_TOKENS + 100);
+  });
+
+  describe("of long prompts only samples are counted", () => {
+    const prose = "The gateway counts what is said, and the clerk books it. ".repeat(9);
+    const source = 'export const sum = (a: number, b = 1): number => a + b; // "x"\n'.repeat(9);
+    const random = (length: number) => crypto.getRandomValues(new Uint8Array(length)).toBase64();
+    const long: [name: string, parts: string[]][] = [
+      ["one text", [prose.repeat(400)]],
+      ["a session of tools", Array.from({ length: 300 }, (_, i) => (i % 3 ? source : prose))],
+      ["encoded data behind cheap text", [" ".repeat(150_000), random(75_000)]],
+      ["texts of another script", ["人工智能是计算机科学的一个分支，".repeat(3_000), prose.repeat(100)]],
+      ["many empty texts", ["", ...Array(20_000).fill(""), prose.repeat(100), ...Array(20_000).fill("")]],
+    ];
+    for (const [name, texts] of long) {
+      const tokensOf = (json: string) => new TokenCounter().addJson(bytes(json)).tokens;
+      test(`and come to within a tenth of the whole: ${name}`, () => {
+        const json = JSON.stringify({ messages: texts.map((content) => ({ role: "user", content })) });
+        const whole = tokensOf(json);
+        for (let round = 0; round < 5; round++)
+          for (const mayHaveMedia of [true, false]) {
+            const tokens = estimatePromptTokens(bytes(json), mayHaveMedia);
+            expect(Math.abs(tokens / whole - 1)).toBeLessThan(0.1);
+          }
+      });
+
+      test(`beside images too, which are not text: ${name}`, () => {
+        const images = Array(50).fill({ image_url: { url: `data:image/png;base64,${"QUJD".repeat(500)}` } });
+        const content = texts.flatMap((text, i) => [{ type: "text", text }, ...(i % 40 ? [] : images)]);
+        const counted = mediaIn(bytes(JSON.stringify({ messages: [{ role: "user", content }] })));
+        const without = content.map((part) => ("image_url" in part ? { image_url: { url: "" } } : part));
+        const whole = counted.tokens + tokensOf(JSON.stringify({ messages: [{ content: without }] }));
+        const tokens = estimatePromptTokens(bytes(JSON.stringify({ messages: [{ role: "user", content }] })));
+        expect(Math.abs(tokens / whole - 1)).toBeLessThan(0.1);
+      });
+    }
+
+    // One estimate is off by up to a sixth here, but as often above as below.
+    const hostile: [name: string, messages: unknown[]][] = [
+      ["as far apart as the samples", [" ".repeat(700) + random(500)]],
+      ["where stretches begin and end", [random(48) + " ".repeat(128) + random(48)]],
+      ["between what is no text", [random(96), " ".repeat(128), [{ type: "thinking", signature: "QUJD" }]]],
+    ];
+    test.each(hostile)("and nobody can hide from them what weighs most: %s", (_, period) => {
+      const messages = Array(256).fill(period).flat();
+      const json = bytes(JSON.stringify({ messages: messages.map((content) => ({ content })) }));
+      const { tokens, text } = mediaIn(json);
+      const whole = tokens + new TokenCounter().addJson(text).tokens;
+      let sum = 0;
+      for (let round = 0; round < 100; round++) sum += estimatePromptTokens(json);
+      expect(Math.abs(sum / 100 / whole - 1)).toBeLessThan(0.04);
+    });
   });
 
   test("comes to an end with any bytes", () => {

@@ -1,4 +1,4 @@
-import { mediaIn, type Span } from "./media.ts";
+import { mediaIn } from "./media.ts";
 
 // Kinds of characters, by what tokenizers make of them.
 const SPACE = 0;
@@ -186,55 +186,33 @@ export const COUNTED_MAX = 1024 * 1024;
 const COUNTED_BYTES_OF_PROMPT = 32 * 1024;
 const SAMPLES = 256;
 
-/** Estimates a total from samples: one at a random place in each of `SAMPLES` equal stretches, from first to last. */
-function totalBySamples(
-  length: number,
-  counted: number,
-  densityOf: (at: number, size: number) => number,
-): number {
-  const stretch = length / SAMPLES;
+/**
+ * The weight of a whole text, by samples if it is longer than `counted`: one at a random place in each of `SAMPLES`
+ * equal stretches. They may reach into the next stretch, so every place is as likely as another, and nobody can put
+ * what weighs most where it is not seen.
+ */
+function weightOf(length: number, counted: number, weigh: (start: number, end: number) => number): number {
+  if (length <= Math.max(counted, SAMPLES)) return weigh(0, length);
   const size = Math.max(1, Math.floor(counted / SAMPLES));
+  const stretch = (length - size) / SAMPLES;
   let sum = 0;
   for (let i = 0; i < SAMPLES; i++) {
-    const at = Math.floor(i * stretch + Math.random() * Math.max(0, stretch - size));
-    sum += densityOf(at, size);
+    const start = Math.floor((i + Math.random()) * stretch);
+    sum += weigh(start, start + size);
   }
-  return (sum / SAMPLES) * length;
+  return (sum / (SAMPLES * size)) * length;
 }
 
 /** Estimated tokens of a text, 0 only if it is empty. At most `countedMax` characters are counted. */
 export function estimateTokens(text: string, countedMax = COUNTED_MAX): number {
   if (text === "") return 0;
-  const weigh = (part: string) => new TokenCounter().addText(part).weight;
-  const weight =
-    text.length <= Math.max(countedMax, SAMPLES)
-      ? weigh(text)
-      : totalBySamples(text.length, countedMax, (at, size) => weigh(text.slice(at, at + size)) / size);
-  return Math.max(1, Math.ceil(weight / 1000));
+  const weigh = (start: number, end: number) => new TokenCounter().addText(text.slice(start, end)).weight;
+  return Math.max(1, Math.ceil(weightOf(text.length, countedMax, weigh) / 1000));
 }
 
 /** Estimated tokens of the prompt in a body. `mayHaveMedia: false` skips the search for images and audio. */
 export function estimatePromptTokens(body: Uint8Array, mayHaveMedia = true): number {
-  const { tokens, texts } = mayHaveMedia
-    ? mediaIn(body)
-    : { tokens: 0, texts: [{ start: 0, end: body.length }] };
-  const textBytes = texts.reduce((sum, { start, end }) => sum + end - start, 0);
-  if (textBytes > COUNTED_BYTES_OF_PROMPT)
-    return tokens + Math.ceil(totalBySamples(textBytes, COUNTED_BYTES_OF_PROMPT, densityIn(body, texts)));
-  const counter = new TokenCounter();
-  for (const { start, end } of texts) counter.addJson(body, start, end);
-  return tokens + counter.tokens;
-}
-
-/** Tokens per byte at a position in all texts together; to be asked for ascending positions. */
-function densityIn(body: Uint8Array, texts: readonly Span[]): (position: number, bytes: number) => number {
-  let [index, before] = [0, 0];
-  const lengthAt = (at: number) => texts[at]!.end - texts[at]!.start;
-  return (position, bytes) => {
-    while (position - before >= lengthAt(index)) before += lengthAt(index++);
-    const text = texts[index]!;
-    const start = Math.max(text.start, Math.min(text.start + position - before, text.end - bytes));
-    const end = Math.min(text.end, start + bytes);
-    return new TokenCounter().addJson(body, start, end).weight / 1000 / (end - start);
-  };
+  const { tokens, text } = mayHaveMedia ? mediaIn(body) : { tokens: 0, text: body };
+  const weigh = (start: number, end: number) => new TokenCounter().addJson(text, start, end).weight;
+  return tokens + Math.ceil(weightOf(text.length, COUNTED_BYTES_OF_PROMPT, weigh) / 1000);
 }

@@ -1,12 +1,6 @@
 import { jsonIn } from "../../kernel/json.ts";
 import { endOfString } from "../../kernel/json-scan.ts";
 
-/** Part of a body; `end` is exclusive. */
-export interface Span {
-  start: number;
-  end: number;
-}
-
 /** Estimated tokens of one image of any size. */
 export const IMAGE_TOKENS = 1000;
 /** The densest speech codecs have a kilobyte per second, which models count as about 20 tokens. */
@@ -78,11 +72,14 @@ export const MEDIA_NAMES: ReadonlySet<string | undefined> = new Set(
 );
 const INLINE = "data:";
 
-/** Finds media by their paths, since as text a photo would count like a novel. Long strings are skipped by native search. */
-export function mediaIn(body: Uint8Array): { tokens: number; texts: readonly Span[] } {
+/**
+ * The tokens of all media and the body without them, since as text a photo would count like a novel. They are found
+ * by their paths; long strings are skipped by native search.
+ */
+export function mediaIn(body: Uint8Array): { tokens: number; text: Uint8Array } {
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("latin1");
   let tokens = 0;
-  const texts: Span[] = [];
+  const texts: Uint8Array[] = [];
   let textStart = 0;
   /** For each open container: the current key, or `[]`. */
   const path: string[] = [];
@@ -100,15 +97,14 @@ export function mediaIn(body: Uint8Array): { tokens: number; texts: readonly Spa
         const tokensOf = PATHS.get(path.join("/"));
         if (tokensOf) {
           tokens += tokensOf(end - i, text.startsWith(INLINE, i + 1));
-          texts.push({ start: textStart, end: i + 1 });
+          texts.push(body.subarray(textStart, i + 1));
           textStart = end - 1;
         }
       }
       i = end - 1;
     } else if (char === COLON && path.at(-1) === "") path[path.length - 1] = "?";
   }
-  texts.push({ start: textStart, end: text.length });
-  return { tokens, texts };
+  return { tokens, text: textStart === 0 ? body : Buffer.concat([...texts, body.subarray(textStart)]) };
 }
 
 function keyOf(text: string, start: number, end: number): string {
