@@ -184,6 +184,15 @@ export function endOfBrackets(text: string, at: number, nesting = new JsonNestin
   return end;
 }
 
+/** How many members the objects of a JSON text have, repeated names included. */
+export function countMembers(json: string): number {
+  let members = 0;
+  for (let at = 0; at < json.length; at++)
+    if (json[at] === '"') at = endOfString(json, at + 1) - 1;
+    else if (json[at] === ":") members++;
+  return members;
+}
+
 /** Smaller texts are always quick to parse. */
 const FREE_CHARS_MAX = 256 * 1024;
 export const STRINGS_MAX = 50_000;

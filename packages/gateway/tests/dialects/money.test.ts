@@ -356,6 +356,21 @@ describe.each(VOICES)("$dialect", (voice) => {
     const content = [{ type: "image_url", image_url }];
     const chat = await rich.chat({ messages: [{ role: "user", content }] });
     expect([chat.status, await chat.text()]).toEqual([400, expect.stringContaining("shared_files")]);
+    // Parsers keep the last of repeated members; some vendors take all of them.
+    const hidden = voice.kept.flatMap((fields) => {
+      const json = JSON.stringify(fields);
+      const twice = json.replace(/"(content|parts)":(\[.*?\])(?=\}\])/, '$&,"$1":[{"text":"hi"}]');
+      const others = JSON.stringify({ ...voice.body, ...fields, [Object.keys(fields)[0]!]: undefined });
+      return twice === json ? [] : [`${others.slice(0, -1)},${twice.slice(1)}`];
+    });
+    expect(hidden.length).toBeGreaterThan(0);
+    for (const json of hidden) {
+      const refused = await rich.post(voice.path, json);
+      expect([refused.status, await refused.text()]).toEqual([
+        400,
+        expect.stringContaining("two members of one name"),
+      ]);
+    }
     const body = { ...voice.body, ...voice.kept[0] };
     await bench.rpc("backends.update", { name: voice.dialect, shared_files: true }, bench.token);
     expect((await rich.post(voice.path, body)).status).toBe(200);

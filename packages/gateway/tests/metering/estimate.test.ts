@@ -215,6 +215,7 @@ describe("estimatePromptTokens", () => {
       ["one text", [prose.repeat(400)]],
       ["a session of tools", Array.from({ length: 300 }, (_, i) => (i % 3 ? source : prose))],
       ["encoded data behind cheap text", [" ".repeat(150_000), random(75_000)]],
+      ["what is escaped", [JSON.stringify(prose.repeat(20)), '"\\'.repeat(9_000), "\n\u0001".repeat(9_000)]],
       ["texts of another script", ["人工智能是计算机科学的一个分支，".repeat(3_000), prose.repeat(100)]],
       ["many empty texts", ["", ...Array(20_000).fill(""), prose.repeat(100), ...Array(20_000).fill("")]],
     ];
@@ -240,6 +241,14 @@ describe("estimatePromptTokens", () => {
         expect(Math.abs(tokens / whole - 1)).toBeLessThan(0.1);
       });
     }
+
+    test("and do not begin within an escape, whose digits are no text", () => {
+      for (const text of ["Сегодня хорошая погода. ".repeat(2_000), "今天天气很好，".repeat(3_000)]) {
+        const json = `{"messages":[{"role":"user","content":${escaped(text)}}]}`;
+        const tokens = estimatePromptTokens(bytes(json)) / estimateTokens(text);
+        expect(Math.abs(tokens - 1)).toBeLessThan(0.03);
+      }
+    });
 
     // One estimate is off by up to a sixth here, but as often above as below.
     const hostile: [name: string, messages: unknown[]][] = [

@@ -67,9 +67,9 @@ const PATHS: ReadonlyMap<string, Tokens> = new Map([
 const PATH_DEPTH = 8;
 const LISTS = new Set(["messages", "input", "contents", "content", "output", "parts", "[]"]);
 /** The members of messages and their parts in which media are. */
-export const MEDIA_NAMES: ReadonlySet<string | undefined> = new Set(
-  Array.from(PATHS.keys(), (path) => path.split("/").find((step) => !LISTS.has(step))),
-);
+export const MEDIA_NAMES: readonly string[] = [
+  ...new Set(Array.from(PATHS.keys(), (path) => path.split("/").find((step) => !LISTS.has(step))!)),
+];
 const INLINE = "data:";
 
 /**

@@ -93,12 +93,7 @@ export function readCompletionFields(payload: Payload): ChatFields {
   const extra = optional(payload, "extra", OBJECT);
   if (optional(payload, "echo", BOOLEAN) || extra?.echo)
     spend.predictionTokens += estimateTokens(JSON.stringify(payload.value("prompt"))) * spend.choices;
-  return {
-    model,
-    ...streamFields(payload),
-    provider: optional(payload, "provider", TEXT),
-    spend,
-  };
+  return { model, ...streamFields(payload), provider: optional(payload, "provider", TEXT), spend };
 }
 
 /** A text, texts, token numbers, or lists of these. Some servers read texts mixed with token numbers as one prompt. */

@@ -1,9 +1,10 @@
 import { isAscii, isUtf8 } from "node:buffer";
 import type { DialectName, JsonBody } from "../../../backends/contract.ts";
 import { fail } from "../../../kernel/errors.ts";
-import { isObject } from "../../../kernel/json.ts";
+import { isObject, objectsIn } from "../../../kernel/json.ts";
 import {
   costProblem,
+  countMembers,
   endOfBrackets,
   endOfString,
   hasEscapedLetters,
@@ -42,6 +43,7 @@ interface Source {
   members: ReadonlyMap<string, Member>;
   hasDuplicates: boolean;
   mayNameVendors: boolean;
+  mayHaveMedia: boolean;
 }
 
 /** A body to send, whose size is known before it is encoded. */
@@ -55,6 +57,8 @@ export interface ComposedBody extends JsonBody {
 export class Payload {
   readonly messagesProblem: MessagesProblem | null;
   readonly mayHaveMedia: boolean;
+  /** Whether messages may contain tools, or files kept by a vendor. A cheap text search, to avoid parsing a long history. */
+  readonly mayNameVendors: boolean;
   /** Set by voices that translate another API's request. */
   wantsThoughts = false;
   session: string | null = null;
@@ -80,8 +84,16 @@ export class Payload {
     const fields = orRefuse(() => JSON.parse(skimmed) as Record<string, unknown>);
     if (isLarge) await nextTurn();
     const byKey = new Map(members.map((member) => [member.key, member]));
-    const mayNameVendors = VENDOR_WORD.test(skimmed) || hasEscapedLetters(skimmed);
-    const source = { bytes, members: byKey, hasDuplicates: byKey.size < members.length, mayNameVendors };
+    const isEscaped = hasEscapedLetters(skimmed);
+    const source = {
+      bytes,
+      members: byKey,
+      hasDuplicates: byKey.size < members.length,
+      mayNameVendors: isEscaped || VENDOR_WORD.test(skimmed),
+      // Looked for in the text, since upstreams get every member, of repeated ones too, and parsers keep the last.
+      mayHaveMedia: isEscaped || mentionsMedia(skimmed),
+    };
+    if (isLarge) await nextTurn();
     // Ignored repeats are not sent, but nobody repeats a protected field by mistake.
     if (source.hasDuplicates) for (const member of members) requireField(member.key, parsedAt(bytes, member));
     return new Payload(fields, source, settings);
@@ -96,7 +108,9 @@ export class Payload {
   ) {
     this.#source = source;
     this.messagesProblem = problemOfMessages(fields[MESSAGES]);
-    this.mayHaveMedia = HISTORIES.some((name) => mayHaveMedia(fields[name]));
+    this.mayHaveMedia =
+      source?.mayHaveMedia ?? HISTORIES.some((name) => objectsIn(fields[name]).some(hasMedia));
+    this.mayNameVendors = source?.mayNameVendors ?? true;
     this.#values = source ? exactValues(fields, source) : new Map(Object.entries(fields));
     for (const [name, value] of this.#values)
       if (value === undefined) this.#values.delete(name);
@@ -117,6 +131,13 @@ export class Payload {
     return unread ? parsedAt(this.#source!.bytes, unread) : this.#values.get(name);
   }
 
+  /** Whether an object in this field repeats a name. `value` has its last member only; an upstream may read others. */
+  repeatsNamesIn(name: string): boolean {
+    const { valueStart = 0, end = 0 } = this.#source?.members.get(name) ?? {};
+    const text = end > 0 ? this.#source!.bytes.toString("latin1", valueStart, end) : "[]";
+    return countMembers(text) > countMembers(JSON.stringify(JSON.parse(text)));
+  }
+
   /** The messages up to the user's first one, without parsing the rest of a long conversation. */
   opening(): unknown {
     const member = this.#source?.members.get(MESSAGES);
@@ -125,11 +146,6 @@ export class Payload {
 
   includes(text: string): boolean {
     return this.#source?.bytes.includes(text) ?? true;
-  }
-
-  /** Whether messages may contain tools, or files kept by a vendor. A cheap text search, to avoid parsing a long history. */
-  get mayNameVendors(): boolean {
-    return this.#source?.mayNameVendors ?? true;
   }
 
   object(): Record<string, unknown> {
@@ -311,10 +327,7 @@ const LIST_FIELDS = ["images", "tool_calls"] as const;
 /** The first problem in a list of messages, by the rules of every surface; null if there is none. */
 function problemOfMessages(messages: unknown): MessagesProblem | null {
   if (!Array.isArray(messages) || messages.length === 0)
-    return {
-      field: "messages",
-      expected: "is required: an array of {role, content} with at least one entry",
-    };
+    return { field: MESSAGES, expected: "is required: an array of {role, content} with at least one entry" };
   for (let i = 0; i < messages.length; i++) {
     const problem = problemOf(messages[i], i);
     if (problem) return problem;
@@ -337,17 +350,13 @@ function problemOf(message: unknown, i: number): MessagesProblem | null {
   return { field: `messages.${i}.content`, expected: "is required: a text or an array of parts" };
 }
 
-const MEDIA_WORD = new RegExp(`"(?:${[...MEDIA_NAMES].join("|")})"`);
+const MEDIA_WORD = new RegExp(`"(?:${MEDIA_NAMES.join("|")})"\\s*:`);
 
-/** The same check on JSON that we wrote ourselves. */
+/** Whether JSON without escaped names has a member that is named like media. */
 export const mentionsMedia = (json: string): boolean => MEDIA_WORD.test(json);
 
-/** Whether something in a list of messages, or in the lists of their parts, is named like media. */
-function mayHaveMedia(list: unknown): boolean {
-  for (const item of Array.isArray(list) ? list.filter(isObject) : [])
-    for (const name in item) if (MEDIA_NAMES.has(name) || mayHaveMedia(item[name])) return true;
-  return false;
-}
+const hasMedia = (message: Record<string, unknown>): boolean =>
+  [message, ...objectsIn(message.content)].some((part) => MEDIA_NAMES.some((name) => name in part));
 
 const QUOTE = 34;
 const COMMA = 44;

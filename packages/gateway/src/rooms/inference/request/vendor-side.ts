@@ -118,10 +118,8 @@ function fileIn(value: unknown): string | null {
   if (typeof uri === "string" && /(^|\/)files\//.test(uri)) return "fileUri";
   // Google would read its storage with the operator's rights.
   if (/^gs:/i.test(String(uri ?? value.url))) return "gs:";
-  return Object.keys(value).reduce<string | null>(
-    (found, key) => found ?? (key === "annotations" ? null : fileIn(value[key])),
-    null,
-  );
+  const { annotations: _, ...others } = value;
+  return fileIn(Object.values(others));
 }
 
 /** Refuses references to anything the vendor keeps: all users share the operator's account there. */
@@ -137,5 +135,10 @@ export function requireOwnFiles(payload: Payload, { shared_files }: BackendConfi
   for (const name of HISTORIES) {
     const found = fileIn(payload.value(name));
     if (found) failField(`${name} … ${found}`, words);
+    if (payload.repeatsNamesIn(name))
+      failField(
+        name,
+        "has an object with two members of one name, which may refer to a file: name each once",
+      );
   }
 }
