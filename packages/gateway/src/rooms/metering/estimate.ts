@@ -183,7 +183,7 @@ export class TokenCounter {
 /** Counting takes about 5 ms a megabyte, so of longer texts only samples of this total size are counted. */
 export const COUNTED_MAX = 1024 * 1024;
 /** The same for prompts, which are counted before they are sent. */
-const COUNTED_BYTES_OF_PROMPT = 32 * 1024;
+const COUNTED_BYTES_OF_PROMPT = 16 * 1024;
 const SAMPLES = 512;
 
 /**
