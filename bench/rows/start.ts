@@ -9,9 +9,9 @@ import { rssMb, stop } from "../lib/processes.ts";
 import { startRouter } from "../lib/router.ts";
 import { folder, type Peer, startBareProxy, startNginx } from "../lib/targets.ts";
 
-const REST_MS = 3_000;
+const REST_MS = 12_000;
 
-/** The moment after a start does not count as rest: what the start itself needed is freed soon after. */
+/** The moment after a start does not count as rest: what the start itself needed is given back within ten seconds. */
 async function memoryAtRest(pid: number): Promise<number> {
   await Bun.sleep(REST_MS);
   return rssMb(pid);
