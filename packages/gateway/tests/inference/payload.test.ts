@@ -131,6 +131,18 @@ describe("a payload", () => {
     expect(await composed("{}", new Map([["a", "1"]]))).toBe('{"a":1}');
   });
 
+  test("knows where a name is repeated, however it is written", async () => {
+    const repeats = async (list: string) => (await payload(`{"input":${list}}`)).repeatsNamesIn("input");
+    for (const list of [
+      '[{"é":1,"\\u00e9":2}]',
+      '[[{"a":{"":1,"":":"}}]]',
+      '[{"__proto__":1,"__proto__":2}]',
+    ])
+      expect(await repeats(list)).toBe(true);
+    for (const list of ['[{"é":1,"\\u00c3\\u00a9":2}]', '[{"a":"b\\":c"},{"a":1}]', '"x:y"', "[1]"])
+      expect(await repeats(list)).toBe(false);
+  });
+
   test("is parsed only for those who ask", async () => {
     expect((await payload('{"model":"m","memory":true}')).compose(NOTHING).object()).toEqual({ model: "m" });
   });

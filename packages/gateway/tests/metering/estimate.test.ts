@@ -254,6 +254,8 @@ describe("estimatePromptTokens", () => {
     const hostile: [name: string, messages: unknown[]][] = [
       ["as far apart as the samples", [" ".repeat(700) + random(500)]],
       ["where stretches begin and end", [random(48) + " ".repeat(128) + random(48)]],
+      ["in long words", [" ".repeat(900) + "qzxjkvwpbf".repeat(20)]],
+      ["behind escaped backslashes", ["\\\\udc00 \\u1a1a".repeat(40)]],
       ["between what is no text", [random(96), " ".repeat(128), [{ type: "thinking", signature: "QUJD" }]]],
     ];
     test.each(hostile)("and nobody can hide from them what weighs most: %s", (_, period) => {

@@ -206,25 +206,31 @@ function readSamples(length: number, counted: number, read: (start: number, end:
 export function estimateTokens(text: string, countedMax = COUNTED_MAX): number {
   if (text === "") return 0;
   const counter = new TokenCounter();
-  const read = (start: number, end: number) => counter.addText(text.slice(start, end));
-  const factor = readSamples(text.length, countedMax, read);
+  const factor = readSamples(text.length, countedMax, (start, end) =>
+    counter.addText(text.slice(start, end)),
+  );
   return Math.max(1, Math.ceil((counter.weight * factor) / 1000));
 }
 
 /** Estimated tokens of the prompt in a body. `mayHaveMedia: false` skips the search for images and audio. */
 export function estimatePromptTokens(body: Uint8Array, mayHaveMedia = true): number {
   const { tokens, text } = mayHaveMedia ? mediaIn(body) : { tokens: 0, text: body };
-  // One counter for all: a sample rarely begins with a word, so any earlier character is better than none.
   const counter = new TokenCounter();
-  const read = (start: number, end: number) => counter.addJson(text, pastEscape(text, start), end);
-  const factor = readSamples(text.length, COUNTED_BYTES_OF_PROMPT, read);
+  const factor = readSamples(text.length, COUNTED_BYTES_OF_PROMPT, (start, end) => {
+    // What a character weighs depends on the word that it is in, so that is read first, without being counted.
+    const { weight } = counter;
+    counter.addJson(text, pastEscape(text, Math.max(0, start - WORD_LETTERS - 1)), start).weight = weight;
+    counter.addJson(text, pastEscape(text, start), end);
+  });
   return tokens + Math.ceil((counter.weight * factor) / 1000);
 }
 
 /** The position behind the escape that `at` is within, whose digits are no text; else `at`. */
 function pastEscape(json: Uint8Array, at: number): number {
-  for (let back = 1; back < HEX_DIGITS + 2; back++)
-    if (json[at - back] === BACKSLASH)
-      return Math.max(at, at - back + (json[at - back + 1] === SMALL_U ? HEX_DIGITS + 2 : 2));
-  return at;
+  let slash = at - 1;
+  while (json[slash] !== BACKSLASH) if (--slash < at - HEX_DIGITS - 1) return at;
+  // Backslashes escape each other; of a very long run only the end is looked at.
+  let run = 1;
+  while (run < 64 && json[slash - run] === BACKSLASH) run++;
+  return run % 2 === 0 ? at : Math.max(at, slash + (json[slash + 1] === SMALL_U ? HEX_DIGITS + 2 : 2));
 }

@@ -72,10 +72,7 @@ export const MEDIA_NAMES: readonly string[] = [
 ];
 const INLINE = "data:";
 
-/**
- * The tokens of all media and the body without them, since as text a photo would count like a novel. They are found
- * by their paths; long strings are skipped by native search.
- */
+/** The tokens of all media, found by their paths, and the body without them: as text a photo would count like a novel. */
 export function mediaIn(body: Uint8Array): { tokens: number; text: Uint8Array } {
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("latin1");
   let tokens = 0;

@@ -134,7 +134,7 @@ export class Payload {
   /** Whether an object in this field repeats a name. `value` has its last member only; an upstream may read others. */
   repeatsNamesIn(name: string): boolean {
     const { valueStart = 0, end = 0 } = this.#source?.members.get(name) ?? {};
-    const text = end > 0 ? this.#source!.bytes.toString("latin1", valueStart, end) : "[]";
+    const text = end > 0 ? this.#source!.bytes.toString("utf8", valueStart, end) : "[]";
     return countMembers(text) > countMembers(JSON.stringify(JSON.parse(text)));
   }
 
@@ -185,11 +185,7 @@ export class Payload {
     const value = this.#values.get(name);
     if (!isObject(value)) return [];
     if (this.#source) return innerFields(this.#source, name);
-    return Object.entries(value).map(([key, each]) => ({
-      name: key,
-      value: each,
-      member: memberOf(key, each),
-    }));
+    return Object.entries(value).map(([key, of]) => ({ name: key, value: of, member: memberOf(key, of) }));
   }
 
   /** Whether the gateway made it, so that there are no client bytes. */

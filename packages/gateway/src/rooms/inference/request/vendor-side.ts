@@ -117,7 +117,7 @@ function fileIn(value: unknown): string | null {
   const uri = value.fileUri ?? value.file_uri;
   if (typeof uri === "string" && /(^|\/)files\//.test(uri)) return "fileUri";
   // Google would read its storage with the operator's rights.
-  if (/^gs:/i.test(String(uri ?? value.url))) return "gs:";
+  if (/^\W*gs:/i.test(JSON.stringify(uri ?? value.url))) return "gs:";
   const { annotations: _, ...others } = value;
   return fileIn(Object.values(others));
 }
